@@ -16,6 +16,10 @@ from testbed.bed import SYSTEM_NAMESPACE, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
+_LAST_STEP = "last-step"
+ENDLESS = ("--steps=1000000", "--step-seconds=0.1", f"--last-step-file={_LAST_STEP}")
+"""Arguments of the trainer: it trains on, however long a test takes, until `end` is called."""
+
 
 def reference_weights(steps: int, ranks: int) -> str:
     """Run the same trainer program as local processes, undisturbed."""
@@ -42,6 +46,18 @@ def finishes_right(job: Job, weights: str) -> None:
     completion = job.completion()
     assert completion["result"] == "Succeeded", completion
     assert job.weights() == {weights}
+
+
+def end(job: Job) -> None:
+    """Let an ENDLESS trainer end with its next step."""
+    (job.folder / _LAST_STEP).write_text(str(job.step()))
+
+
+def ends_right(job: Job) -> None:
+    """Let an ENDLESS trainer end, with the weights of as many steps as it has made."""
+    end(job)
+    job.completion()
+    finishes_right(job, reference_weights(job.step(), job.nodes))
 
 
 def victim_node(job: Job) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.e2e.faults import ENDLESS, end
 from tests.e2e.trainer_log import Reference, reckon
 
 from monitoring.live import Prometheus
@@ -22,14 +23,7 @@ from testbed.bed import PAGE_NAMESPACE, ROOT, Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
-LAST_STEP = "last-step"
-TRAINER = [
-    "--steps=1000000",
-    "--step-seconds=0.1",
-    "--checkpoint-every=40",
-    "--keep=20",
-    f"--last-step-file={LAST_STEP}",
-]
+TRAINER = [*ENDLESS, "--checkpoint-every=40", "--keep=20"]
 # Reports carry ages in place of times: on a machine with much else to do, that is so exact.
 SECONDS = 2.0
 # Launchers date a line when they read it. So the first and the newest step of each attempt may be off by this together.
@@ -112,7 +106,7 @@ def test_known_faults_are_told_as_they_were_and_alike_everywhere(
         job.wait_step(job.step() + 300)
         running = wait_until("all to be of one moment", lambda: at_one_moment(bed, page, prometheus, job))
     at_the_moment = reckon(job.lines(), created, moment(running["time"]))
-    (job.folder / LAST_STEP).write_text(str(job.step()))
+    end(job)
     assert job.completion()["result"] == "Succeeded"
     status = job.status()
 

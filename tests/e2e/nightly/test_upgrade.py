@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.faults import assert_every_rank_started_once, finishes_right, reference_weights
+from tests.e2e.faults import ENDLESS, assert_every_rank_started_once, ends_right
 from tests.e2e.sick_nodes import healths
 from tests.fakes.nvml.build import library
 
@@ -24,14 +24,7 @@ from testbed.gangwatch import GangWatch, Seen
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
-LAST_STEP = "last-step"
-TRAINER = [
-    "--steps=1000000",
-    "--step-seconds=0.1",
-    "--checkpoint-every=10",
-    "--keep=5",
-    f"--last-step-file={LAST_STEP}",
-]
+TRAINER = [*ENDLESS, "--checkpoint-every=10", "--keep=5"]
 
 
 @dataclass(frozen=True)
@@ -207,13 +200,6 @@ def delete_a_pod(job: Job) -> Seen:
     attempt, pod = job.current().attempt, job.pods()[2]["metadata"]["name"]
     job.bed.kubectl("delete", "pod", "-n", job.namespace, pod, "--wait=false")
     return job.wait_training_again(attempt)
-
-
-def ends_right(job: Job) -> None:
-    """Let it end, however many steps it has made while others upgraded, with the weights of so many."""
-    (job.folder / LAST_STEP).write_text(str(job.step()))
-    job.completion()
-    finishes_right(job, reference_weights(job.step(), job.nodes))
 
 
 def replicas(bed: Bed) -> list[dict[str, Any]]:
