@@ -2,7 +2,7 @@
 
 import functools
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -165,13 +165,13 @@ class RankProcess:
 
     # What the supervisor asks of it.
 
-    def update_progress(self) -> None:
+    def update_progress(self, asked: Container[int]) -> None:
         told, self.told = self.told, []
         for step in told:
             self.heard_at = self.worker.now()
             self.clock.add_step(step, self.heard_at)
 
-    def note_exit(self, status: int, by_launcher: bool) -> None:
+    def note_exit(self, status: int, by_launcher: bool, asked: Container[int]) -> None:
         self._ended_at = self.worker.now()
         self._by_launcher = by_launcher and status in (signal.SIGKILL, signal.SIGTERM)
 

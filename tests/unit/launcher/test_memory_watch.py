@@ -78,5 +78,5 @@ def test_a_rank_tells_of_it_once_it_has_failed(
     rank = ranks.Rank(["true"], {"RANK": "0"}, 0, str(tmp_path / "progress"), False, time.monotonic)
     os.waitpid(rank.pid, 0)
     events(tmp_path, 1, 1)
-    rank.note_exit(status, by_launcher=False)
+    rank.note_exit(status, by_launcher=False, asked=())
     assert rank.last_view().memory_limit_bytes == told

@@ -184,6 +184,32 @@ def test_seconds_that_a_program_tells_of_are_added_up_and_nonsense_is_not(tmp_pa
     assert file.seconds == told, "what the first step waited for belongs to the start"
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("99", "no request of that number was made"),
+        ("0", "no request of that number was made"),
+        ("-1", "request has to be the number of a request"),
+        ("2.0", "request has to be the number of a request"),
+        ("1e308", "request has to be the number of a request"),
+        ("NaN", "request has to be the number of a request"),
+        ("true", "request has to be the number of a request"),
+        ('"2"', "request has to be the number of a request"),
+        ("[2]", "request has to be the number of a request"),
+        ("null", "request has to be the number of a request"),
+        ("9" * 4000, "request has to be the number of a request"),
+    ],
+)
+def test_only_an_answer_to_a_request_that_was_made_counts(tmp_path, value, why):
+    path = tmp_path / "progress"
+    file = ProgressFile(str(path))
+    line = f'{{"step": 3, "request": {value}}}'
+    path.write_text(line + '\n{"request": 77}\n{"step": 4, "request": 2}\n')
+    assert file.read({1, 2}) == [3, 4]
+    assert file.answered == 2
+    assert file.problem == f"the line {line[:200]} is ignored: {why}"
+
+
 def test_a_line_that_tells_of_wrong_results_is_no_step(tmp_path):
     path = tmp_path / "progress"
     file = ProgressFile(str(path))

@@ -62,6 +62,25 @@ def test_ranks_read_what_they_are_asked_for_and_say_that_they_follow_it(coordina
     assert coordinator.wait_for(lambda r: r.request == 0).request_answered == 2
 
 
+def test_an_answer_to_no_request_hides_none(coordinator, run_python, until):
+    launcher = run_python(
+        """
+import os, time
+file = open(os.environ["MUSTER_PROGRESS"], "a", buffering=1)
+file.write('{"request": 99}\\n')
+while not os.path.exists(os.environ["MUSTER_REQUESTS"]):
+    time.sleep(0.02)
+file.write('{"request": 2}\\n')
+os._exit(0)
+"""
+    )
+    coordinator.run(1)
+    until(lambda: "is ignored: no request of that number was made" in launcher.error_text, "the first answer")
+    coordinator.run(1, **ASKED)
+    assert coordinator.wait_for(lambda r: r.state == EXITED).request_answered == 2
+    assert launcher.error_text.count("is ignored") == 1
+
+
 def test_nothing_is_asked_of_the_next_attempt(coordinator, run_python, until):
     launcher = run_python(LOOKS)
     coordinator.run(1, **ASKED)

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import stat
-from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Tuple
+from typing import Any, Container, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
 from muster.protocol.messages import (
     CHECKPOINT_STALL,
@@ -60,34 +60,38 @@ class ProgressFile:
         self.corruption: Optional[ReportedCorruption] = (
             None  # of the lines that tell of any the one that reaches furthest back
         )
-        self.answered = 0  # the highest number of a request that any line says the rank follows; 0 = none
+        self.answered = 0  # the highest number of a request, of those made, that a line says the rank follows; 0 = none
         self.seconds: Dict[str, float] = {}  # by what they went into, of those that any line has told of
-        self.problem = ""  # why the first line that was meant to tell of it says nothing, "" if there was none
+        self.problem = ""  # why the first line that reports something else than steps is ignored, "" if none is
 
     @property
     def position(self) -> int:
         """The number of bytes of the file that were read."""
         return self._offset
 
-    def read_rest(self) -> List[int]:
-        """The steps in the rest of the file, of a rank that writes no more."""
+    def read_rest(self, asked: Container[int] = ()) -> List[int]:
+        """The steps in the rest of the file, of a rank that writes no more; `asked` as of `read`."""
         steps: List[int] = []
         for _ in range(_MOST_READS):
             offset = self._offset
-            steps += self.read()
+            steps += self.read(asked)
             if self._offset == offset:
                 break
         return steps
 
-    def read(self) -> List[int]:
-        """The steps in the complete lines that came since the last call."""
+    def read(self, asked: Container[int] = ()) -> List[int]:
+        """The steps in the complete lines that came since the last call.
+
+        Args:
+            asked: the numbers of all requests that the rank could ever read.
+        """
         try:
             data = self._new_data()
         except OSError:
             return []
         self._offset += len(data)
         *lines, self._partial = (self._partial + data).split(b"\n")
-        steps = [step for step in map(self._step, lines) if step is not None]
+        steps = [step for step in (self._step(line, asked) for line in lines) if step is not None]
         self.tells_steps |= any(steps)
         if len(self._partial) > _MAX_LINE_BYTES:
             self._partial, self._skipping = b"", True
@@ -105,7 +109,7 @@ class ProgressFile:
         finally:
             os.close(descriptor)
 
-    def _step(self, line: bytes) -> Optional[int]:
+    def _step(self, line: bytes, asked: Container[int]) -> Optional[int]:
         if self._skipping:  # the end of it
             self._skipping = False
             return None
@@ -118,9 +122,8 @@ class ProgressFile:
         if isinstance(document, dict) and "corruption" in document:
             self._note_corruption(document, line)
             return None
-        answered: Any = document.get("request") if isinstance(document, dict) else None
-        if _is_step(answered):
-            self.answered = max(self.answered, answered)
+        if isinstance(document, dict) and "request" in document:
+            self._note_answer(document["request"], asked, line)
         step: Any = document.get("step") if isinstance(document, dict) else None
         if not _is_step(step):
             return None
@@ -128,6 +131,20 @@ class ProgressFile:
         finished: int = step
         self._has_finished |= finished > 0
         return finished
+
+    def _note_answer(self, number: Any, asked: Container[int], line: bytes) -> None:
+        """Note a request that the rank says it follows: only one that was made, lest it hides the answers to later
+        ones."""
+        if not _is_step(number):
+            self._ignore(line, "request has to be the number of a request")
+        elif number not in asked:
+            self._ignore(line, "no request of that number was made")
+        else:
+            self.answered = max(self.answered, number)
+
+    def _ignore(self, line: bytes, why: str) -> None:
+        shown = line[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")
+        self.problem = self.problem or "the line %s is ignored: %s" % (shown, why)
 
     def _note_seconds(self, document: Dict[str, Any]) -> None:
         """Add up the times that a line reports as not spent on computing.
@@ -152,8 +169,7 @@ class ProgressFile:
         elif found_at is not None and last_good is not None and last_good > found_at:
             why = "lastGood is beyond foundAt"
         if why:
-            shown = line[:_MAX_SHOWN_CHARS].decode("utf-8", "replace")
-            self.problem = self.problem or "the line %s is ignored: %s" % (shown, why)
+            self._ignore(line, why)
             return
         corruption = ReportedCorruption(reason, found_at, last_good)
         if self.corruption is None or _reach(corruption) < _reach(self.corruption):

@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import threading
-from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Container, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from muster.node.checkpoint.listing import THIS_MACHINE
 from muster.node.launcher import first_failure
@@ -222,15 +222,16 @@ class Rank:
         """Whether all that the rank has printed has been read; only of use while it prints nothing more."""
         return all(output.is_quiet() for output in self._outputs)
 
-    def note_exit(self, status: int, by_launcher: bool) -> None:
+    def note_exit(self, status: int, by_launcher: bool, asked: Container[int]) -> None:
         """Note that the process was reaped.
 
         Args:
             status: its wait status.
             by_launcher: whether the launcher had ended it.
+            asked: the numbers of all requests that it could ever read.
         """
         self._ended_at = self._now()
-        self._note_steps(self._progress.read_rest())
+        self._note_steps(self._progress.read_rest(asked))
         self._memory_limit_bytes = self._memory.limit_if_killed()
         if os.WIFSIGNALED(status):
             self._signal = os.WTERMSIG(status)
@@ -240,10 +241,10 @@ class Rank:
             self._exit_code = os.WEXITSTATUS(status)
         self._ended_by_launcher |= by_launcher and self._is_stopped
 
-    def update_progress(self) -> None:
-        """Take in new lines of the progress file and the steps found in the output."""
+    def update_progress(self, asked: Container[int]) -> None:
+        """Take in new lines of the progress file and the steps found in the output; `asked` as of `note_exit`."""
         position = self._progress.position
-        printed, written = self.printed.take_steps(), self._progress.read()
+        printed, written = self.printed.take_steps(), self._progress.read(asked)
         if self._progress.position != position:
             self.heard_at = self._now()
         # What it writes there goes before what is found in its output, and comes at another time.

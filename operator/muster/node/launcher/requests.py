@@ -56,12 +56,13 @@ class Requests:
         self._signal_at = 0.0  # when it is worth trying to send one
         self.signalled = 0  # the number of the request that was sent as a signal to ranks that follow one; 0 = none
         self.standing: Optional[RankRequest] = None  # that the ranks can read
-        self.leave_numbers: FrozenSet[int] = frozenset()  # of the requests to leave that they could ever read
+        self.numbers: FrozenSet[int] = frozenset()  # of all requests that they could ever read
+        self.leave_numbers: FrozenSet[int] = frozenset()  # of those of them to leave
 
     def begin(self) -> None:
         """Nothing is asked of the ranks of another attempt."""
         self.standing = None
-        self.leave_numbers = frozenset()
+        self.numbers = self.leave_numbers = frozenset()
         self._signal_at, self.signalled = 0.0, 0
 
     def signal_once(self, now: float, send: Callable[[], bool]) -> None:
@@ -102,6 +103,8 @@ class Requests:
             self._error = problem
             return
         self._error, self.standing = "", request
+        if request is not None:
+            self.numbers |= {request.number}
         if self.asks_to_end:
             self.leave_numbers |= {self.number}
         text = "nothing more" if request is None else "%s (%s)" % (request.kind, request.reason)

@@ -236,7 +236,7 @@ class Supervisor:
         ranks = self._gang.ranks if self._gang is not None else ()
         self._matcher.poll(now, ended, [rank.printed for rank in ranks])
         for rank in ranks:
-            rank.update_progress()
+            rank.update_progress(self._requests.numbers)
             self._log_reports(rank)
         self._note_step()
         self._detect_missing_peers(now)
@@ -308,7 +308,7 @@ class Supervisor:
         gang, none_comes = self._gang, self._gang is None or self._gang.starting.is_over
         for rank in gang.ranks if gang is not None else ():
             if rank.pid in self._ended:
-                rank.note_exit(self._ended.pop(rank.pid), by_launcher=self._is_ending)
+                rank.note_exit(self._ended.pop(rank.pid), self._is_ending, self._requests.numbers)
             if gang is not None and rank.has_ended and rank.rank not in self._logged_ranks and not self._is_ending:
                 self._logged_ranks |= {rank.rank}
                 self._log("attempt %d: %s %s" % (gang.attempt, self._name_of(rank), _end_of(rank.view())))
