@@ -81,12 +81,13 @@ def are_heard(world: JobWorld, record: GangSpec) -> bool:
 def save_yet(world: JobWorld, record: GangSpec) -> bool:
     """Whether ranks that follow a request may be saving still what they have trained beyond the newest checkpoint.
 
-    That one may come of a save that was under way when they were asked. A checkpoint is named by its last step, or by
-    the next one.
+    That one may come of a save that was under way when they were asked. Programs that count from 0 call the checkpoint
+    of their last step by one less: one step behind is believed of ranks that have made no step for a while.
     """
     newest, last = resume.newest_checkpoint(world, record), incidents.newest_step(world, record)
-    is_behind = newest is not None and last is not None and newest.step < last - 1
-    return is_behind and follow(world, record) and not have_ended(world, record)
+    if newest is None or last is None or not follow(world, record) or have_ended(world, record):
+        return False
+    return newest.step < last - int(world.newest_step_age_seconds >= EXIT_SECONDS)
 
 
 def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, deadline: datetime) -> bool:

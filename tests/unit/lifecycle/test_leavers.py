@@ -130,10 +130,11 @@ def test_a_leader_that_has_heard_nobody_waits_for_the_save(training: Jobs) -> No
     assert incident.message == f"left n1 after checkpoint {step}, which it saved when asked"
 
 
+@pytest.mark.parametrize("until_step", [10, 11])
 @pytest.mark.parametrize("answer", WAYS)
-def test_a_save_that_was_under_way_is_not_the_last(training: Jobs, answer: OnRequest) -> None:
+def test_a_save_that_was_under_way_is_not_the_last(training: Jobs, answer: OnRequest, until_step: int) -> None:
     """Of step 10: later ones are saved, too, once the ranks have agreed."""
-    job = training(script=Script(30, 1.0, 10, save_seconds=3.0, answers=answer), until_step=11)
+    job = training(script=Script(30, 1.0, 10, save_seconds=3.0, answers=answer), until_step=until_step)
     job.cordon("n1")
     job.succeeds()
     assert job.trainers[job.uid].made == 30
@@ -303,11 +304,20 @@ def test_only_an_answer_to_what_was_asked_counts(attempt: int, requests: int, an
 
 
 @pytest.mark.parametrize(
-    ("step", "now", "ended", "is_over"),
-    [(8, 100, False, True), (9, 100, False, False), (9, 380, False, True), (9, 100, True, True)],
+    ("step", "now", "ended", "age", "is_over"),
+    [
+        (7, 100, False, 0.5, True),
+        (8, 100, False, 29.5, False),
+        (8, 100, False, 30.0, True),  # it is called by one less
+        (9, 100, False, 30.0, False),
+        (9, 380, False, 0.5, True),
+        (9, 100, True, 0.5, True),
+    ],
 )
-def test_ranks_that_follow_may_save_later_steps_yet(step: int, now: float, ended: bool, is_over: bool) -> None:
-    view = {"step": step, "checkpoints": SAVED, "request_answered": 1}
+def test_ranks_that_follow_may_save_later_steps_yet(
+    step: int, now: float, ended: bool, age: float, is_over: bool
+) -> None:
+    view = {"step": step, "step_age_seconds": age, "checkpoints": SAVED, "request_answered": 1}
     ranks = {"ranks": succeeded(1).ranks} if ended else {}
     world = a_scene(seconds=now).all(running(1, **view, **ranks)).world()
     assert world.gang is not None
