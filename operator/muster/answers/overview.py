@@ -44,7 +44,11 @@ class TopRow(ApiModel):
     position: int | None = Field(None, description="Place in the queue, of a job that waits; 1 is the next.")
     open_incident: int | None = Field(None, description="Number of the failure that it has not come back from yet.")
     warnings: list[str] = Field([], description="Reasons of what a person should know about the job.")
-    message: str = Field("", description="Of a job that does not train: why, or what would let it start.")
+    message: str = Field(
+        "",
+        description="Of a job that does not train: why, or what would let it start. Of one that leaves nodes: why, and "
+        "until when.",
+    )
 
 
 class JobsTop(ApiModel):
@@ -135,6 +139,8 @@ def _row(job: TrainingJob | Undecodable, now: datetime) -> TopRow:
 
 def _why(job: TrainingJob, message: str, now: datetime) -> str:
     status, waiting, still = job.status, job.status.waiting, still_since(job, now)
+    if status.state == "Saving" and message:
+        return f"{status.reason}: {message}"[:_MAX_WHY]
     if still is not None:
         return f"no step for {duration((now - still).total_seconds())}"
     if not status.state:

@@ -86,6 +86,17 @@ def test_a_job_with_a_warning_has_a_mark_and_its_message(printed: Callable[..., 
     assert "! DirectoryShared" in printed(lambda console: console.print(screen(found, NOW, 140)))
 
 
+@pytest.mark.parametrize("warned", [False, True])
+def test_a_job_that_leaves_says_why_and_until_when(warned: bool) -> None:
+    leaves = "The job leaves gpu-7 after its next complete checkpoint, at 14:05:11 UTC at the latest."
+    running = {"type": "Running", "status": "True", "reason": "NodeCordoned", "lastTransitionTime": ago(60)}
+    warning = {"reason": "DirectoryShared", "message": "that of bert, too", "since": ago(60)}
+    saving = {"state": "Saving", "reason": "NodeCordoned", "conditions": [{**running, "message": leaves}]}
+    job = named("leaves", warnings=[warning] if warned else [], **saving)
+    (row,) = overview([TrainingJob.model_validate(fresh(job))], "", NOW).jobs
+    assert row.message == f"NodeCordoned: {leaves}"
+
+
 def test_one_jobs_absurd_figures_hide_no_others() -> None:
     absurd = named("absurd")
     absurd["status"]["goodput"] |= {"stepMilliseconds": 2**53 - 1, "seconds": {"compute": 2**53 - 1}}

@@ -129,6 +129,20 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
     await tab.until("document.getElementById('one').innerText.includes('other/speech')")
 
 
+async def test_a_job_that_leaves_says_why_and_until_when(tab: Tab, fleet: Fleet) -> None:
+    leaves = "The job leaves gpu-0007 after its next complete checkpoint, at 14:05:11 UTC at the latest."
+    running = {"type": "Running", "status": "True", "reason": "NodeCordoned", "lastTransitionTime": before(HOUR / 60)}
+    life = {**a_life("gpu-0007", "gpu-0008"), "state": "Saving", "reason": "NodeCordoned"}
+    fleet.has(a_job("moving", "research", 2, **life, conditions=[{**running, "message": leaves}]))
+    await sign_in(tab)
+    await tab.run("location.hash = '#/research/moving'")
+    await tab.until("document.getElementById('one').innerText.includes('research/moving')")
+    assert f"NodeCordoned: {leaves}" in await tab.run("document.querySelector('#one .message').innerText")
+    rows = await tab.run("[...document.querySelectorAll('#rows tr')].map((row) => row.innerText)")
+    assert any(f"NodeCordoned: {leaves}" in row for row in rows)
+    await tab.photograph(PICTURES / "leaving.png")
+
+
 async def test_the_report_is_read_when_it_is_opened_and_of_the_period_that_is_chosen(tab: Tab, fleet: Fleet) -> None:
     fleet.lives = lives(
         a_spec(name=HOSTILE[:63], end_time=NOW, creation_time=NOW - timedelta(days=3)), a_spec(2, namespace="team-b")
