@@ -38,6 +38,9 @@ STOP_SECONDS = 60.0
 REMOVED_SECONDS = 15.0
 # A job that learns late, or too late, that its nodes have to be empty waits no longer than this for a checkpoint.
 LATE_SAVE_SECONDS = 300.0
+# Other reasons join an evacuation until so long after its deadline: a job whose spec.suspend changes at that moment
+# gains no further time. Later it has had no place to go to, and the ranks are asked again.
+JOINS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,8 @@ def _step_while_ranks_run(
         remaining: names of nodes that it should leave, too, and does not.
     """
     evacuation = spec.evacuation
+    if evacuation is not None and _is_just_out_of_time(world, evacuation):
+        evacuation = evacuation.model_copy(update={"reason": reason, "nodes": sorted(why)})
     if evacuation is None or (evacuation.reason, evacuation.nodes) != (reason, sorted(why)):
         if evacuation is None and not leavers.are_heard(world, spec):
             return NothingDue()
@@ -213,6 +218,10 @@ def _step_while_ranks_run(
     if not is_over:
         return NothingDue()
     return EndEvacuation(evacuation, why, is_saved, in_vain and world.now < deadline)
+
+
+def _is_just_out_of_time(world: JobWorld, evacuation: Evacuation) -> bool:
+    return timedelta() <= world.now - evacuation.deadline < timedelta(seconds=JOINS_SECONDS)
 
 
 def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | NothingDue:

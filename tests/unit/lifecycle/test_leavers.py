@@ -332,6 +332,24 @@ def test_who_follows_and_never_saves_is_stopped_at_the_deadline() -> None:
         assert isinstance(next_step(world, world.gang.spec), EndEvacuation) is stops
 
 
+def test_who_suspends_and_resumes_all_the_time_holds_up_no_drain(training: Jobs) -> None:
+    job = trains(training, None, total=1000, nodes=4, checkpoint={"directory": "/ckpt", "saveTimeoutSeconds": 60})
+    job.cordon("n1")
+    for turn in range(25):
+        job.edit("job", {"suspend": turn % 2 == 1})
+        job.run(3)
+    assert "n1" not in job.nodes
+
+
+def test_a_suspension_joins_an_evacuation_that_is_just_out_of_time() -> None:
+    for seconds, joins in ((380, True), (439, True), (440, False)):
+        scene = a_scene(seconds=seconds)
+        scene.job = a_job(suspend=True)
+        world = scene.all(running(1, step=7)).world()
+        assert world.gang is not None
+        assert isinstance(next_step(world, world.gang.spec), EndEvacuation) is joins
+
+
 @pytest.mark.parametrize(
     ("seconds", "checkpoints", "expected"), [(100, SAVED, True), (100, [], None), (380, [], False)]
 )
