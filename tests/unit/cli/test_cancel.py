@@ -1,5 +1,6 @@
 """`cancel`: what is said before a job is deleted, and that only this job is."""
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,22 @@ def test_on_a_terminal_it_asks(
     monkeypatch.setattr(cancel.typer, "confirm", lambda *_, **__: answer)
     assert command("cancel", "team-a/llama").exit_code == 1 - deleted
     assert len(api.written) == deleted
+
+
+def test_ctrl_c_at_the_question_ends_it(command: Run, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> bool:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise cancel.typer.Abort from error
+        return True
+
+    api.put(PATH, a_job())
+    monkeypatch.setattr(confirmation, "is_terminal", lambda: True)
+    monkeypatch.setattr(cancel.typer, "confirm", interrupted)
+    found = command("cancel", "llama")
+    assert (found.exit_code, api.written) == (1, [])
+    assert "Aborted" in found.stderr
 
 
 def test_only_the_job_that_was_shown_is_deleted(command: Run, api: Api) -> None:
