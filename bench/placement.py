@@ -9,7 +9,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -107,6 +107,11 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
     for _ in range(runs):
         change()
         warm.append(seconds(lambda: solve(fleet, request)))
+    beside = []
+    for _ in range(runs):
+        change()
+        solve(fleet, replace(request, count=8))
+        beside.append(seconds(lambda: solve(fleet, request)))
     answer = solve(fleet, request)
     assert isinstance(answer, Placed), answer
     fleet.occupy("gang", "gang", frozenset((*answer.nodes, *answer.spares)))
@@ -124,6 +129,7 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
     return [
         {**row, "case": "gang, first decision", "size": GANG, **figures([cold]), "longest_step": figures([longest])},
         {**row, "case": "gang", "size": GANG, **figures(warm), "domains": domain_counts(fleet, answer.nodes)},
+        {**row, "case": "gang after one of 8", "size": GANG, **figures(beside)},
         {**row, "case": "replacement", "size": len(lost), **figures(again)},
     ]
 

@@ -50,7 +50,8 @@ T = TypeVar("T")
 _COUNT_BITS = 20  # one digit of a cost; more domains than a fleet can have nodes
 _FREE_BITS = 24  # one digit of what is left behind
 _RELUCTANCE_BITS = 44
-_MAX_TABLES = 20_000
+_MAX_DOMAINS = 20_000  # that tables are kept of, and of each of them so many
+_MAX_RANGES = 8
 
 
 class Singles(NamedTuple):
@@ -106,7 +107,7 @@ class Knapsack:
     def __init__(self, levels: int, shape: Shape) -> None:
         self.levels = levels
         self.shape = shape
-        self._tables: dict[int, Table] = {}
+        self._tables: dict[int, list[Table]] = {}  # by signature, for ranges that do not overlap
         self._refined: dict[tuple[int, int, Room, int], list[tuple[int, Choice]]] = {}
 
     @cached_property
@@ -134,20 +135,26 @@ class Knapsack:
         return encode(0, segments, min(rest, self.shape.spares))
 
     def table(self, domain: Domain, low: int, high: int) -> Table:
-        """The running sums of a domain for `low` to `high` segments."""
+        """The running sums of a domain for `low` to `high` segments.
+
+        Ranges that overlap share a table. Others do not: a small and a large request would pay for all between them.
+        """
         high = min(high, domain.room(self.shape.segment_size, self.levels)[0])
         low = min(low, high)
-        cached = self._tables.get(domain.signature)
-        if cached is not None and cached.low <= low and cached.high >= high:
-            if cached.domain is not domain:
-                cached = Table(domain, cached.low, cached.high, self._ordered(domain), cached.offers, cached.sums)
-                self._tables[domain.signature] = cached
+        tables = self._tables.get(domain.signature, [])
+        cached = next((table for table in tables if table.low <= low and table.high >= high), None)
+        if cached is not None and cached.domain is domain:
             return cached
         if cached is not None:
-            low, high = min(low, cached.low), max(high, cached.high)
-        if len(self._tables) >= _MAX_TABLES:
-            self._tables.clear()
-        table = self._tables[domain.signature] = self._added_up(domain, low, high)
+            table = Table(domain, cached.low, cached.high, self._ordered(domain), cached.offers, cached.sums)
+        else:
+            overlapping = [table for table in tables if table.low <= high and table.high >= low]
+            low, high = min([low, *(t.low for t in overlapping)]), max([high, *(t.high for t in overlapping)])
+            table = self._added_up(domain, low, high)
+            if len(self._tables) >= _MAX_DOMAINS:
+                self._tables.clear()
+        others = [other for other in tables if other.high < table.low or other.low > table.high]
+        self._tables[domain.signature] = [*others[1 - _MAX_RANGES :], table]
         return table
 
     def _ordered(self, domain: Domain) -> list[Domain]:

@@ -4,18 +4,53 @@ fleets (tests/unit/nightly/placement/test_knapsack.py)."""
 from random import Random
 
 import pytest
+from tests.unit.placement.cases import NEEDS
+from tests.unit.placement.streams import a_fleet_of
 from tests.unit.placement.tables import costs_what_the_tables_say
 
 from muster.placement.allot import Site, allot
 from muster.placement.domain import Domain, Entry
 from muster.placement.knapsack import Choice, Knapsack, Singles
 from muster.placement.natural import natural
-from muster.placement.points import Shape
+from muster.placement.points import Room, Shape
+from muster.placement.tree import Tree
 
 
 def test_the_choice_costs_what_the_tables_say() -> None:
     for seed in range(30):
         costs_what_the_tables_say(Random(seed))
+
+
+@pytest.mark.parametrize("spares", [0, 3])
+def test_a_small_request_makes_no_table_of_a_large_one_wider(spares: int) -> None:
+    """What lies between the two is never added up, whichever comes first."""
+    root = Tree.up_to_date(a_fleet_of(Random(0))[0], NEEDS).root
+    shape, large, small = Shape(1, spares), root.free - spares, 2
+    alone = points_of(Knapsack(3, shape), root, large) + points_of(Knapsack(3, shape), root, small)
+    for first, second in ((small, large), (large, small)):
+        knapsack = Knapsack(3, shape)
+        assert points_of(knapsack, root, first) + points_of(knapsack, root, second) == alone
+
+
+def points_of(knapsack: Knapsack, root: Domain, nodes: int) -> int:
+    """The number of points in the table that answers a request for so many nodes."""
+    assert knapsack.best(root, Room(nodes, nodes + knapsack.shape.spares)) is not None
+    return sum(map(len, knapsack.table(root, nodes, nodes).sums))
+
+
+def test_what_was_asked_before_changes_no_answer() -> None:
+    for seed in range(20):
+        random = Random(seed)
+        fleet, _ = a_fleet_of(random)
+        for name in [name for name in fleet.nodes if random.random() < 0.4]:
+            fleet.occupy(name, "other", frozenset({name}))
+        root, levels = Tree.up_to_date(fleet, NEEDS).root, len(fleet.policy.topology.levels)
+        shape = Shape(random.choice([1, 2]), random.choice([0, 2]))
+        asked = Knapsack(levels, shape)
+        for _ in range(12):
+            segments = random.randint(1, root.free)
+            room = Room(segments, segments * shape.segment_size + shape.spares)
+            assert asked.best(root, room) == Knapsack(levels, shape).best(root, room)
 
 
 def test_numbers_in_names() -> None:
