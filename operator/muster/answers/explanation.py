@@ -22,6 +22,7 @@ _CONDITIONS: Mapping[str, str] = {
     "Recovering": "Reconciling",
     "Running": "Running",
     "Saving": "Running",
+    "Held": "Running",
     "Suspended": "Suspended",
     "Stalled": "Stalled",
     "Succeeded": "Succeeded",

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION, JobEvent
 from muster.answers.text_parts import count, duration
+from muster.answers.training import seen_time
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass, GangIncident, GangSpec, Level, StackGroup
 from muster.api.goodput import Fingerprint
@@ -158,7 +159,7 @@ def inquire(
         name=job.metadata.name,
         namespace=job.metadata.namespace,
         number=number,
-        time=base.time,
+        time=seen_time(base),
         fault_time=base.fault_time,
         resumed_time=base.resumed_time,
         reason=base.reason,
@@ -204,7 +205,11 @@ def _timeline(
     if base.fault_time is not None:
         yield Moment(time=base.fault_time, source=_OPERATOR, event="it happened then, as far as is known")
     who = _SEEN_BY.get(base.reason, _OPERATOR).format(worker=worker, node=base.node or "the node")
-    yield Moment(time=base.time, source=who, event=f"{base.reason}: {cause_text}" if cause_text else base.reason)
+    failure_text = f"{base.reason}: {cause_text}" if cause_text else base.reason
+    yield Moment(time=seen_time(base), source=who, event=failure_text)
+    if base.held_seconds is not None:
+        held_text = f"it was held for {duration(base.held_seconds)} (spec.recovery.onFailure)"
+        yield Moment(time=base.time, source=_OPERATOR, event=held_text)
     # Messages of later attempts are about those.
     last_event = base.resumed_time + AROUND if base.resumed_time else end
     for event in events:

@@ -21,7 +21,19 @@ from muster.goodput.opened import TRAINS, figures_as_of
 from muster.kube.decode import Undecodable
 
 # Jobs that need attention come first.
-_ORDER = ("Stalled", "Recovering", "", "Pending", "Starting", "Saving", "Running", "Suspended", "Failed", "Succeeded")
+_ORDER = (
+    "Stalled",
+    "Held",
+    "Recovering",
+    "",
+    "Pending",
+    "Starting",
+    "Saving",
+    "Running",
+    "Suspended",
+    "Failed",
+    "Succeeded",
+)
 _MAX_WHY = 300
 
 

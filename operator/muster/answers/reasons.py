@@ -720,6 +720,25 @@ REASONS: tuple[Reason, ...] = (
         "not look for requests at the end of its steps, or its save takes longer. Training goes on",
     ),
     Reason(
+        "FailureHeld",
+        Topic.TRAINING,
+        TRAINS,
+        "A rank failed or hangs, and `spec.recovery.onFailure` of the job is `Hold`.",
+        "It leaves pods and remaining ranks as they are until the time in the message. A failure of a node or pod, a "
+        "node to leave and a suspension end the hold earlier. Then Muster recovers the job, or fails it if no restart "
+        "is left.",
+        "Look into the pods, then end the hold: it keeps the job's nodes.",
+        "Attempt 1 is held until 2026-05-01 13:00:00 UTC, so that you can look into it: kubectl muster shell "
+        "team/llama --worker 0. Pods and ranks stay as they are. Set spec.recovery.onFailure to Recover to go on now, "
+        "or end the job with kubectl muster cancel. What happened: rank 0 exited with code 1",
+        next=(
+            "look into the worker: kubectl muster shell {called}",
+            "end the hold, and go on: {inside} patch tj {job} --type=merge -p "
+            '\'{{"spec":{{"recovery":{{"onFailure":"Recover"}}}}}}\'',
+            "end the job: kubectl muster cancel {called}",
+        ),
+    ),
+    Reason(
         "SaveRequested, SavedOnRequest",
         Topic.TRAINING,
         JOB_EVENT,

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.text_parts import count, duration, hours, percent
-from muster.answers.training import still_since
+from muster.answers.training import seen_time, still_since
 from muster.api.base import ApiModel, Time
 from muster.api.gang import FaultClass
 from muster.api.goodput import PRODUCTIVE, Bucket, Fingerprint, Goodput
@@ -495,7 +495,7 @@ def _recovery_seconds(job_incidents: Sequence[Incident], goodput: Goodput) -> fl
 def _are_hangs(job_incidents: Sequence[Incident]) -> bool:
     """Whether most undetected time was that of hangs; the job's settings decide only about these."""
     unseen = [
-        (incident.reason == Kind.HANG, (incident.time - (incident.fault_time or incident.time)).total_seconds())
+        (incident.reason == Kind.HANG, (seen_time(incident) - (incident.fault_time or incident.time)).total_seconds())
         for incident in job_incidents
     ]
     return 2 * sum(seconds for is_hang, seconds in unseen if is_hang) > sum(seconds for _, seconds in unseen)

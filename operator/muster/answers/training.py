@@ -6,7 +6,8 @@ from pydantic import Field
 
 from muster.answers.explanation import ENDED
 from muster.api.base import ApiModel, Time
-from muster.api.trainingjob import TrainingJob
+from muster.api.gang import GangIncident
+from muster.api.trainingjob import Incident, TrainingJob
 from muster.goodput.opened import STEPS_LATE, TRAINS, clock_lead_seconds
 
 STILL = timedelta(minutes=1)
@@ -23,6 +24,11 @@ class OpenIncident(ApiModel):
     level: str = Field(description="How it is repaired: R0 in place, R0b new pod, R2 new node, R4 new gang.")
     node: str = ""
     message: str = ""
+
+
+def seen_time(incident: Incident | GangIncident) -> datetime:
+    """Return when Muster saw an incident; it is recorded later, where it was held in between."""
+    return incident.time - timedelta(seconds=incident.held_seconds or 0)
 
 
 def still_since(job: TrainingJob, now: datetime) -> datetime | None:

@@ -850,6 +850,14 @@ class JobLimits(ApiModel):
         description="hardwareRestartsPerDay is the largest spec.recovery.hardwareRestartsPerDay that takes effect. A "
         "larger value in a job counts as this value.",
     )
+    hold_seconds: int = Field(
+        14400,
+        ge=0,
+        le=86400,
+        description="holdSeconds is the largest spec.recovery.holdSeconds that takes effect: how long a job with "
+        "spec.recovery.onFailure Hold may keep its nodes after a failure. A larger value in a job counts as this "
+        "value. 0: no failure is held.",
+    )
 
 
 class FleetPolicySpec(ApiModel):

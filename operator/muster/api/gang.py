@@ -512,6 +512,15 @@ class GangIncident(RecordedModel):
             "is absent, it is not known."
         ),
     )
+    held_seconds: int | None = Field(
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description=(
+            "heldSeconds is for how many of the seconds between faultTime and time the failure was held for people to "
+            "look into it. If it is absent, it was not."
+        ),
+    )
     resumed_time: Time | None = Field(
         None,
         description=(
@@ -879,6 +888,33 @@ class SaveRequest(RecordedModel):
     )
 
 
+class HeldFailure(RecordedModel):
+    """HeldFailure is a failure of the current attempt that people look into, as the job's spec.recovery.onFailure asks.
+    Until the hold is over, pods and ranks stay as they are.
+    """
+
+    since: Time = Field(description="since is when the hold began.")
+    reason: str = Field(max_length=64, description="reason is what failed, in CamelCase, for example RankFailed.")
+    index: int | None = Field(
+        None,
+        ge=0,
+        le=4095,
+        description="index is the number of the worker that failed. If it is absent, it is not known which one did.",
+    )
+    message: Annotated[str, shortened_to(512)] = Field(
+        max_length=512, description="message says for people what happened."
+    )
+    step: int | None = Field(
+        None,
+        le=MAX_STEP,
+        description="step is the newest step that was finished before the hold. If it is absent, none was known.",
+    )
+    over: bool = Field(
+        False,
+        description="over is whether the hold has ended while the attempt goes on. An attempt is held once at most.",
+    )
+
+
 class GangSpec(RecordedModel):
     """GangSpec is the record of the job's current attempt. The operator alone writes it, one guarded update at a
     time.
@@ -970,6 +1006,12 @@ class GangSpec(RecordedModel):
         None,
         description=(
             "saveRequest is the newest request to save and go on. If it is absent, the ranks were never asked for that."
+        ),
+    )
+    held_failure: HeldFailure | None = Field(
+        None,
+        description=(
+            "heldFailure is the failure of this attempt that is, or was, held. If it is absent, none has been held."
         ),
     )
     evacuation: Evacuation | None = Field(

@@ -37,6 +37,7 @@ class Bucket(StrEnum):
     CHECKPOINT_STALL = "checkpointStall"
     LOST_WORK = "lostWork"
     UNDETECTED = "undetected"
+    HELD = "held"
     RECLAIM = "reclaim"
     REQUEUED = "requeued"
     RESTARTING = "restarting"

@@ -542,6 +542,13 @@ class JobQueueing(ApiModel):
     )
 
 
+class OnFailure(StrEnum):
+    """OnFailure says whether a failure of ranks is repaired at once (Recover), or first held for people (Hold)."""
+
+    RECOVER = "Recover"
+    HOLD = "Hold"
+
+
 class Recovery(ApiModel):
     """Recovery sets how many restarts a job may have, and when a worker counts as lost."""
 
@@ -587,6 +594,22 @@ class Recovery(ApiModel):
         "fails so, too, the newest one counts again, unless moveIncomplete moved it away. False: the job always "
         "resumes from the newest one. The field may change while the job exists.",
     )
+    on_failure: OnFailure = Field(
+        OnFailure.RECOVER,
+        description="onFailure is what Muster does when a rank exits with an error or hangs. Recover: it restarts the "
+        "ranks. Hold: it first leaves all pods and remaining ranks as they are, for holdSeconds at most, so that "
+        "people can look into them with kubectl muster shell. The job keeps its nodes meanwhile. Failures of nodes and "
+        "pods are repaired at once, and so is any failure of a job that is suspended or has to leave a node. The field "
+        "may change while the job exists; Recover ends a hold.",
+    )
+    hold_seconds: int = Field(
+        3600,
+        ge=0,
+        le=86400,
+        description="holdSeconds is how long a failure is held with onFailure Hold. Then Muster recovers the job, or "
+        "fails it if no restart is left. 0: no failure is held. The field may change while the job exists, also during "
+        "a hold.",
+    )
 
 
 class Completion(ApiModel):
@@ -629,6 +652,12 @@ class TrainingJobSpec(ApiModel):
             _managed_only("progress", "stepTimeoutSeconds"),
             _managed_only("progress", "startTimeoutSeconds"),
             _managed_only("progress", "totalSteps"),
+            rule(
+                "self.launch.mode == 'Managed' || self.recovery.onFailure != 'Hold'",
+                "Hold needs Muster's launcher, which mode Plain does not use: there a container ends with its program. "
+                "Leave onFailure out, or set launch.mode to Managed",
+                at=".recovery.onFailure",
+            ),
         )
     )
 
@@ -910,6 +939,13 @@ class Incident(ApiModel):
         description="faultTime is when the failure itself happened, as far as that is known. The field time says when "
         "Muster noticed it.",
     )
+    held_seconds: int | None = Field(
+        None,
+        ge=0,
+        le=LONGEST_MILLISECONDS,
+        description="heldSeconds is for how many of the seconds between faultTime and time the failure was held "
+        "(spec.recovery.onFailure). Absent: it was not held.",
+    )
     resumed_time: Time | None = Field(
         None,
         description="resumedTime is when the first step after the incident was finished. Absent: no step has been "
@@ -1079,8 +1115,8 @@ class TrainingJobStatus(ApiModel):
     state: str = Field(
         "",
         max_length=64,
-        description="state sums up the job in one word: Pending, Starting, Running, Saving, Recovering, Suspended, "
-        "Stalled, Succeeded or Failed. A Stalled job cannot go on until a person changes something.",
+        description="state sums up the job in one word: Pending, Starting, Running, Saving, Held, Recovering, "
+        "Suspended, Stalled, Succeeded or Failed. A Stalled job cannot go on until a person changes something.",
     )
     reason: str = Field(
         "",

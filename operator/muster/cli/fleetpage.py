@@ -22,6 +22,7 @@ _COLOURS = {
     "checkpointStall": "#00838f",
     "lostWork": "#c62828",
     "undetected": "#e53935",
+    "held": "#8e24aa",
     "requeued": "#ef6c00",
     "restarting": "#f9a825",
     "reclaim": "#fdd835",

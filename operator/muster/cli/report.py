@@ -12,6 +12,7 @@ from rich.text import Text
 from muster.answers import job_text
 from muster.answers.fleetreported import FleetReport
 from muster.answers.reported import JobIncidents, JobReport, Share, incidents, report
+from muster.answers.training import seen_time
 from muster.api.goodput import Bucket, Fingerprint
 from muster.api.trainingjob import Incident
 from muster.cli import experimentreport, fleetpage, fleetreport, show
@@ -43,6 +44,7 @@ _STYLES = {
     Bucket.CHECKPOINT_STALL: ("c", "cyan"),
     Bucket.LOST_WORK: ("x", "red"),
     Bucket.UNDETECTED: ("!", "red"),
+    Bucket.HELD: ("h", "magenta"),
     Bucket.QUEUED: ("q", "dim"),
     Bucket.REQUEUED: ("Q", "red"),
     Bucket.BURN_IN: ("b", "blue"),
@@ -372,7 +374,7 @@ def _incident(incident: Incident) -> dict[str, object]:
     return {
         "N": incident.attempt,
         "SEEN": show.moment(incident.time),
-        "AFTER": show.duration((incident.time - fault).total_seconds()) if incident.fault_time else "",
+        "AFTER": show.duration((seen_time(incident) - fault).total_seconds()) if incident.fault_time else "",
         "CLASS": incident.fault_class,
         "REASON": incident.reason,
         "NODE": incident.node,

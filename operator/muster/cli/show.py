@@ -41,6 +41,7 @@ STATE_STYLES = {
     "Excluded": "red",
     "Pending": "yellow",
     "Recovering": "yellow",
+    "Held": "yellow",
     "Healthy": "green",
     "Suspect": "yellow",
     "Degraded": "red",

@@ -382,7 +382,7 @@ def _split(
     if record is None:
         return Split(_without_nodes(world, record, account, elapsed))
     if record.start is not None:
-        return _split_run(world, record, account, elapsed, fault, ended=ended)
+        return _with_hold(world, record, _split_run(world, record, account, elapsed, fault, ended=ended))
     borne_out = _confirmed_milliseconds(world, elapsed)
     rest = {Bucket.UNKNOWN: elapsed - borne_out}
     if not record.members:
@@ -419,6 +419,8 @@ def _start(account: Account) -> Bucket:
 def open_bucket(record: GangSpec, goodput: Goodput, mode: LaunchMode) -> Bucket:
     """Return the bucket of the time since these figures, as far as it is known in the open phase; suspensions aside."""
     account = record.account or Account(creation_time=goodput.creation_time, counted_until=goodput.counted_until)
+    if record.held_failure is not None and not record.held_failure.over:
+        return Bucket.HELD
     if record.start is not None:
         return _start(account) if mode is LaunchMode.MANAGED and goodput.progress is None else Bucket.UNKNOWN
     placed = bool(record.members) and all(member.node for member in record.members)
@@ -498,6 +500,18 @@ def _split_run(
         under_way = min(under_way, interval)
     rest = Bucket.UNKNOWN if fault is None else Bucket.UNDETECTED
     return _merge_splits(split, {Bucket.LOST_WORK: under_way, rest: tail - under_way})
+
+
+def _with_hold(world: JobWorld, record: GangSpec, split: Split) -> Split:
+    """Return the split of a phase with the time for which its failure was held; no step was made in that time."""
+    held = record.held_failure
+    if held is None or held.over:
+        return split
+    left, amounts = max((world.now - held.since) // MILLISECOND, 0), split.amounts
+    for bucket in (Bucket.UNDETECTED, Bucket.UNKNOWN, Bucket.STARTING, Bucket.RESTARTING):
+        moved = min(amounts.get(bucket, 0), left)
+        amounts, left = added(added(amounts, {bucket: moved}, -1), {Bucket.HELD: moved}), left - moved
+    return replace(split, amounts=amounts)
 
 
 def _merge_splits(split: Split, more: dict[Bucket, int]) -> Split:

@@ -11,7 +11,7 @@ from muster.api.goodput import PRODUCTIVE, Bucket, Goodput
 
 RUNNING = (*PRODUCTIVE, Bucket.CHECKPOINT_STALL, Bucket.LOST_WORK)
 """Ranks certainly run in these buckets."""
-MAY_RUN = (Bucket.STARTING, Bucket.RESTARTING, Bucket.UNDETECTED, Bucket.FINISHING, Bucket.UNKNOWN)
+MAY_RUN = (Bucket.STARTING, Bucket.RESTARTING, Bucket.UNDETECTED, Bucket.HELD, Bucket.FINISHING, Bucket.UNKNOWN)
 """Ranks may run in these buckets, too; energy metered then must not replace unmetered energy of the others."""
 LEAST_SHARE = 0.95
 """With a smaller metered share the energy of a token would be too low."""

@@ -143,7 +143,7 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
     """Return the step of a planned evacuation that is due."""
     if world.job.spec.suspend:
         return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, SUSPENDED)
-    why = _nodes_to_evacuate(world)
+    why = nodes_to_evacuate(world)
     if not why:
         return _step_where_not_needed(world, spec)
     if spec.start is None:
@@ -252,7 +252,7 @@ def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
     return has_all and leavers.follow(world, spec) and leavers.have_all_ended(world, spec)
 
 
-def _nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
+def nodes_to_evacuate(world: JobWorld) -> dict[str, str]:
     """Return, by node, why the gang should leave it at its next checkpoint, as text."""
     why, avoided = {}, frozenset(world.job.spec.placement.avoid_nodes)
     for worker_view in world.worker_views:

@@ -6,10 +6,12 @@ Tests: tests/unit/lifecycle/test_scenarios.py.
 from collections.abc import Sequence
 
 from muster.api.gang import Gang
+from muster.lifecycle import holding
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.repair import after_failures
 from muster.record.attempts import budget_exhausted
+from muster.record.held_failure import with_failure_held
 from muster.record.incidents import message_of_all
 from muster.recovery import blame, repeats
 from muster.recovery.failure import Failure, is_hang
@@ -23,8 +25,10 @@ def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure]) -> Plan:
     pause = blame.gathering_seconds(failures)
     if pause > 0 and gang.spec.start is not None:
         return Plan(wake_in_seconds=pause)
-    spec = after_failures(world, gang.spec, failures)
     cause = blame.culprit(failures)
+    if holding.may_begin(world, gang.spec, failures):
+        return commit(world, with_failure_held(world, gang.spec, failures))  # the status says so
+    spec = after_failures(world, gang.spec, failures)
     follows = "its nodes are given back"
     if spec.members:
         follows = f"attempt {spec.attempt} follows ({spec.level.value}: {WHAT_LEVELS_DO[spec.level]})"

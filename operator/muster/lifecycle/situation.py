@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from muster.api.gang import Gang
 from muster.api.trainingjob import CompletionRecord
-from muster.lifecycle import ending, evacuation_step
+from muster.lifecycle import ending, evacuation_step, holding
 from muster.lifecycle.evacuation_step import EvacuationStep, NothingDue
 from muster.record.incidents import incidents_to_settle
 from muster.recovery import failures
@@ -54,6 +54,14 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A failure of the current attempt is held, so that people can look into it."""
+
+    gang: Gang
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BlameDue:
     """The class and the blame of earlier incidents become final."""
 
@@ -88,7 +96,7 @@ class Training:
     without_place: Mapping[str, str] = field(default_factory=dict)
 
 
-Situation = Deleting | Finished | Pending | Ejected | Ending | Failing | BlameDue | Leaving | Starting | Training
+Situation = Deleting | Finished | Pending | Ejected | Ending | Held | Failing | BlameDue | Leaving | Starting | Training
 
 
 def situation_of(world: JobWorld) -> Situation:
@@ -113,8 +121,12 @@ def situation_of(world: JobWorld) -> Situation:
     # An end comes before failures: once all ranks have exited with 0, a lost node is no failure of the job.
     if gang.spec.members and (end := ending.completion_of(world, gang)) is not None:
         return Ending(gang, end)
+    # A failure that is held stays so until its time is over, or until something else fails.
+    broken = tuple(failures.find(world))
+    if holding.is_held(world, gang.spec, broken):
+        return Held(gang, broken)
     # A failure comes before all that is planned. Ranks whose nodes were given back may still report wrong results.
-    if broken := tuple(failures.find(world)):
+    if broken:
         return Failing(gang, broken)
     # A job that has given its nodes back. What follows is about members.
     if not gang.spec.members:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.burnin import progress as burnin
-from muster.lifecycle import ending, evacuating, pending, recovering, starting, training
+from muster.lifecycle import ending, evacuating, holding, pending, recovering, starting, training
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.situation import (
@@ -22,6 +22,7 @@ from muster.lifecycle.situation import (
     Ending,
     Failing,
     Finished,
+    Held,
     Leaving,
     Pending,
     Starting,
@@ -91,6 +92,8 @@ def _plan(world: JobWorld, settings: WorkerSettings) -> Plan:
             return Plan((), StatusReport(State.EJECTED))  # which launchers know of it; nothing is done
         case Ending(gang, end):
             return ending.record_end(world, gang, end)
+        case Held(gang, failures):
+            return holding.plan(world, gang, failures, settings)
         case Failing(gang, failures):
             return recovering.plan(world, gang, failures)
         case BlameDue(gang):

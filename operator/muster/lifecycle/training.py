@@ -59,10 +59,15 @@ def plan(world: JobWorld, gang: Gang, settings: WorkerSettings, without_place: M
     cleared = resume.without_cleared_request(world.job, spec)
     if cleared is not None:
         return commit(world, cleared)
-    budget = ApplySupport(disruption_budget(world.job))
-    actions: tuple[Action, ...] = (*leftovers(world), *support(world, settings), budget)
     report = StatusReport(State.TRAINING, without_place=without_place)
-    return Plan(actions, report, wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world, spec)))
+    return Plan(upkeep(world, settings), report, wake_in_seconds=max(TICK_SECONDS, _calm_seconds(world, spec)))
+
+
+def upkeep(world: JobWorld, settings: WorkerSettings) -> tuple[Action, ...]:
+    """Return what keeps the objects of a gang as they should be: pods that are left over go, and what workers share
+    is there.
+    """
+    return (*leftovers(world), *support(world, settings), ApplySupport(disruption_budget(world.job)))
 
 
 def _calm_seconds(world: JobWorld, spec: GangSpec) -> float:

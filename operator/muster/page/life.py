@@ -11,13 +11,22 @@ from itertools import pairwise
 from pydantic import Field
 
 from muster.answers.explanation import ENDED
-from muster.answers.training import still_since
+from muster.answers.training import seen_time, still_since
 from muster.api.base import ApiModel, Time
 from muster.api.goodput import Bucket
 from muster.api.trainingjob import ConditionStatus, TrainingJob
 from muster.goodput.opened import TRAINS, clock_lead_seconds
 
 MAX_SECONDS = 100 * 365 * 86400
+_STARTS = frozenset({"Pending", "Starting"})
+# The kind of the stretch of a job in a state, from the newest transition of a condition on.
+_SINCE_CONDITION = {
+    "Suspended": "suspended",
+    "Stalled": "stalled",
+    "Held": "held",
+    "Pending": "queued",
+    "Starting": "starting",
+}
 
 
 class Stretch(ApiModel):
@@ -25,7 +34,9 @@ class Stretch(ApiModel):
 
     begin: Time
     end: Time
-    kind: str = Field(description="queued, starting, training, lostWork, undetected, recovering, suspended or stalled.")
+    kind: str = Field(
+        description="queued, starting, training, lostWork, undetected, held, recovering, suspended or stalled."
+    )
 
 
 class Mark(ApiModel):
@@ -88,7 +99,8 @@ def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tu
         over = following.fault_time or following.time if following else end
         if incident.lost_seconds and status.incidents:
             yield fault - timedelta(seconds=min(incident.lost_seconds, MAX_SECONDS)), fault, "lostWork"
-        yield fault, incident.time, "undetected"
+        yield fault, seen_time(incident), "undetected"
+        yield seen_time(incident), incident.time, "held"
         if incident.resumed_time is not None:
             yield incident.time, incident.resumed_time, "recovering"
         elif following is not None or status.state not in TRAINS | ENDED:
@@ -99,12 +111,11 @@ def _list_spans(job: TrainingJob, begin: datetime, end: datetime) -> Iterator[tu
     if still is not None:
         yield still + off, end, "stalled"
     since = max((condition.last_transition_time for condition in status.conditions), default=None)
-    if since is not None and status.state in ("Suspended", "Stalled", "Pending", "Starting"):
-        kind = {"Suspended": "suspended", "Stalled": "stalled", "Pending": "queued", "Starting": "starting"}
+    if since is not None and status.state in _SINCE_CONDITION:
         yield (
             since,
             end,
-            kind[status.state] if status.state in ("Suspended", "Stalled") or not incidents else "recovering",
+            _SINCE_CONDITION[status.state] if status.state not in _STARTS or not incidents else "recovering",
         )
 
 

@@ -87,6 +87,7 @@ def next_attempt(
             "topology": members.topology(world, choice.members),
             "start": None,
             "evacuation": None,
+            "held_failure": None,
             "requests": 0,
             "evacuation_requests": [],
             "save_request": save_request.once_saved(world, record),

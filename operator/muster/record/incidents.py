@@ -49,6 +49,7 @@ def new_incident(
         attempt=record.attempt,
         time=world.now,
         fault_time=fault_time(world, cause),
+        held_seconds=_held_seconds(world, record),
         level=level,
         fault_class=blame.fault_class(cause),
         reason=cause.kind,
@@ -64,6 +65,12 @@ def new_incident(
         other_workers=None if is_alone else _count_other_failures(failures, cause.index),
         own_exception=cause.own_exception,
     )
+
+
+def _held_seconds(world: JobWorld, record: GangSpec) -> int | None:
+    """Return for how long the failure of the attempt was held; None: it was not."""
+    held = record.held_failure
+    return None if held is None or held.over else max(int((world.now - held.since).total_seconds()), 0)
 
 
 def message_of_all(world: JobWorld, failures: Sequence[Failure]) -> str:

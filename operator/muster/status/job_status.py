@@ -39,6 +39,7 @@ from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
 from muster.record.attempts import budget_exhausted
 from muster.record.evacuation import LEAVE_WITHDRAWN
+from muster.record.held_failure import ends_at
 from muster.record.incidents import newest_step, steps_made_again
 from muster.record.save_request import new_step
 from muster.recovery.failure import Kind
@@ -63,6 +64,7 @@ _MOST_NAMED = 3
 
 JOB_LIMIT_APPLIED = "JobLimitApplied"
 NO_NODE_TO_MOVE_TO = "NoNodeToMoveTo"
+FAILURE_HELD = "FailureHeld"
 FORMER_PODS = "FormerPodsEnding"
 LOSS_NOT_FINITE = "LossNotFinite"
 # Reasons of waiting that are a normal part of every start and need no Event.
@@ -257,6 +259,27 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
     return _build(world, state, reason, facts, troubles=troubles[::-1])
 
 
+def _held(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
+    """Return the status of a job whose failure is held."""
+    assert world.gang is not None
+    spec, held = world.gang.spec, world.gang.spec.held_failure
+    assert held is not None
+    job, ends = world.job.metadata, ends_at(world, held)
+    worker = "" if held.index is None else f" --worker {held.index}"
+    message = (
+        f"Attempt {spec.attempt} is held until {ends:%Y-%m-%d %H:%M:%S} UTC, so that you can look into it: kubectl "
+        f"muster shell {job.namespace}/{job.name}{worker}. Pods and ranks stay as they are. Set "
+        f"spec.recovery.onFailure to Recover to go on now, or end the job with kubectl muster cancel. What happened: "
+        f"{held.message}"
+    )
+    facts: _Facts = {
+        "TemplateAccepted": _ACCEPTED,
+        "Placed": (True, "Placed", _where(world, spec)),
+        "Running": (False, FAILURE_HELD, message),
+    }
+    return _build(world, "Held", FAILURE_HELD, facts)
+
+
 def _unanswered(world: JobWorld, gang: Gang) -> str:
     """Return the message that nothing came of the newest request to save; "" where it is not so, or not any more."""
     request = gang.spec.save_request
@@ -307,6 +330,7 @@ _TELLERS: Mapping[State, Callable[[JobWorld, StatusReport], TrainingJobStatus]] 
     State.SUSPENDED: _suspended,
     State.STARTING: _starting,
     State.TRAINING: _training,
+    State.HELD: _held,
     State.EJECTED: _ejected,
     State.COMPLETED: _completed,
 }
@@ -828,6 +852,7 @@ def published_incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
             message=incident.message[:1024],
             lost_steps=steps_made_again(incident),
             fault_time=incident.fault_time,
+            held_seconds=incident.held_seconds,
             resumed_time=incident.resumed_time,
             lost_seconds=None if incident.lost_milliseconds is None else incident.lost_milliseconds // 1000,
         )

@@ -31,6 +31,7 @@ class State(StrEnum):
     SUSPENDED = "Suspended"
     STARTING = "Starting"
     TRAINING = "Training"
+    HELD = "Held"
     EJECTED = "Ejected"
     COMPLETED = "Completed"
 

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from muster.api.fleetpolicy import JobLimits
-from muster.api.trainingjob import TrainingJob
+from muster.api.trainingjob import OnFailure, TrainingJob
 
 
 class _Field(NamedTuple):
@@ -17,6 +17,7 @@ _FIELDS = (
     _Field("recovery", "application_restarts_per_day", "applicationRestartsPerDay"),
     _Field("recovery", "hardware_restarts_per_day", "hardwareRestartsPerDay"),
 )
+_HOLD = _Field("recovery", "hold_seconds", "holdSeconds")
 
 
 def within_limits(job: TrainingJob, limits: JobLimits) -> TrainingJob:
@@ -39,7 +40,8 @@ def lowered_fields(job: TrainingJob, limits: JobLimits) -> str:
 
 def _beyond(job: TrainingJob, limits: JobLimits) -> list[_Field]:
     """Return the fields in which the job asks for more than the fleet allows."""
-    return [f for f in _FIELDS if getattr(getattr(job.spec, f.part), f.name) > getattr(limits, f.name)]
+    fields = (*_FIELDS, _HOLD) if job.spec.recovery.on_failure is OnFailure.HOLD else _FIELDS
+    return [f for f in fields if getattr(getattr(job.spec, f.part), f.name) > getattr(limits, f.name)]
 
 
 def too_many_nodes(job: TrainingJob, limits: JobLimits) -> str:

@@ -6,12 +6,12 @@ const KINDS = {
   unhealthy: "degraded, unhealthy or quarantined", away: "not ready",
 };
 const STRETCHES = {
-  queued: "waiting for nodes", starting: "starting", training: "training", lostWork: "work lost", undetected: "failed, not yet seen",
+  queued: "waiting for nodes", starting: "starting", training: "training", lostWork: "work lost", undetected: "failed, not yet seen", held: "failure held",
   recovering: "recovering", suspended: "suspended", stalled: "stalled",
 };
 const BUCKETS = {
   compute: "training", communication: "training", inputWait: "suspended", checkpointStall: "starting", lostWork: "lostWork",
-  undetected: "undetected", queued: "queued", requeued: "recovering", burnIn: "starting", starting: "starting", reclaim: "recovering",
+  undetected: "undetected", held: "held", queued: "queued", requeued: "recovering", burnIn: "starting", starting: "starting", reclaim: "recovering",
   restarting: "recovering", suspended: "suspended", finishing: "starting", unknown: "queued",
 };
 const REPAIRS = { R0: "in place", R0b: "by a new pod", R2: "by a new node", R4: "by a new gang" };
