@@ -1012,6 +1012,11 @@ class Waiting(ApiModel):
         0, ge=0, description="suitable is how many nodes of the cluster the job could use if nothing else ran."
     )
     free: int = Field(0, ge=0, description="free is how many nodes of the cluster the job could use now.")
+    reserved: int = Field(
+        0,
+        ge=0,
+        description="reserved is how many of the free nodes are reserved for the job until it has all that it needs.",
+    )
     domains: list[WaitingDomain] = Field(
         [],
         max_length=16,

@@ -33,9 +33,9 @@ _ENDS_NOW = "its pods are about to end"
 class EndBasis(StrEnum):
     """EndBasis is what an end follows from."""
 
-    STEPS = "Steps"
-    EXPECTED = "ExpectedDuration"
-    HISTORY = "History"
+    STEPS = "steps"
+    EXPECTED = "expectedDuration"
+    HISTORY = "history"
 
 
 BASIS_TEXT = {

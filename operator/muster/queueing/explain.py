@@ -33,6 +33,7 @@ def waiting(job: TrainingJob, decision: QueueDecision, now: datetime) -> Waiting
         fleet=short.fleet if short else 0,
         suitable=short.suitable if short else 0,
         free=short.free if short else 0,
+        reserved=decision.reserved,
         domains=[WaitingDomain(domain=d.domain, free=d.free, suitable=d.suitable) for d in domains],
         blockers=[WaitingBlocker(reason=why, nodes=count) for why, count in _blockers(answer)],
         remedies=remedies(job, answer)[:MAX_UNBLOCKS] if isinstance(answer, NotPlaced) else [],

@@ -118,9 +118,10 @@ def plan_steps(
     accounts = Limits(limits, held), Quotas(fleet, quotas)
     desk = _Planner(fleet, *accounts, {} if reserved is None else reserved, closed or {})
     for position, job in enumerate(queue, start=1):
+        desk.kept = 0
         answer = yield from _guarded(desk, job)
         payer = None if job.replacement else charged.payer(job.namespace, job.job_uid)
-        yield job.job_uid, QueueDecision(position, len(queue), answer, payer)
+        yield job.job_uid, QueueDecision(position, len(queue), answer, payer, desk.kept)
 
 
 def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
@@ -132,7 +133,11 @@ def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed 
 
 
 class _Planner:
-    """Answers one job after the other, and remembers what those before it have left."""
+    """Answers one job after the other, and remembers what those before it have left.
+
+    Attributes:
+        kept: how many free nodes are reserved for the job that was answered last.
+    """
 
     def __init__(
         self,
@@ -147,6 +152,7 @@ class _Planner:
         self._quotas = quotas
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
+        self.kept = 0
         self._reserved = reserved  # node -> for which job
 
     def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
@@ -194,6 +200,7 @@ class _Planner:
         self._limits.reserve(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._reserved.update(dict.fromkeys(kept, job.name))
+        self.kept = len(kept)
         return None
 
     def _behind(self, job: WaitingJob, answer: NotPlaced) -> Behind | None:

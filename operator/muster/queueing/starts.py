@@ -133,7 +133,7 @@ class _Walk:
         self._now = now
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
-        self._left: dict[frozenset[str], _Freed] = {}
+        self._after_holders: dict[frozenset[str], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
@@ -183,21 +183,21 @@ class _Walk:
             if node.why is not None and not node.holders:
                 freed = _FULL
             else:
-                freed = self._when_left(node.holders, own_uid)
+                freed = self._after(node.holders, own_uid)
                 kept = self._kept.get(node.entry.name)
                 if kept is not None:
                     freed = max(kept, freed, key=_order)
             groups.setdefault(freed, []).append(node)
         return sorted(groups.items(), key=lambda group: _order(group[0]))
 
-    def _when_left(self, holders: frozenset[str], own_uid: str) -> _Freed:
+    def _after(self, holders: frozenset[str], own_uid: str) -> _Freed:
         """Return when the last of the holders of a node has ended; the job itself is none."""
         if own_uid in holders:
             holders -= {own_uid}
-        freed = self._left.get(holders)
+        freed = self._after_holders.get(holders)
         if freed is None:
             freed = max((self._end_of(holder)[0] for holder in holders), key=_order, default=_FREE)
-            self._left[holders] = freed
+            self._after_holders[holders] = freed
         return freed
 
     def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
@@ -257,7 +257,7 @@ def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Cho
     size = 1 if request.broken else request.segment_size
     chosen: list[tuple[str, _Freed]] = []
     spare: list[tuple[str, _Freed]] = []
-    begun: dict[Path, list[tuple[str, _Freed]]] = {}  # the segment of each innermost domain that is not complete
+    incomplete: dict[Path, list[tuple[str, _Freed]]] = {}  # the segment of each innermost domain that is not complete
     for freed, nodes in by_time:
         for node in nodes:
             if len(chosen) >= request.count and len(spare) >= request.spares:
@@ -265,12 +265,12 @@ def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Cho
             if len(chosen) >= request.count or (size > 1 and len(node.path) < levels):
                 spare.append((node.entry.name, freed))
                 continue
-            segment = begun.setdefault(node.path if size > 1 else (), [])
+            segment = incomplete.setdefault(node.path if size > 1 else (), [])
             segment.append((node.entry.name, freed))
             if len(segment) == size:
                 chosen += segment
                 segment.clear()
-    spare += [entry for segment in begun.values() for entry in segment]
+    spare += [entry for segment in incomplete.values() for entry in segment]
     spare.sort(key=lambda entry: _order(entry[1]))
     if len(chosen) < request.count or len(spare) < request.spares:
         return None

@@ -147,12 +147,14 @@ class QueueDecision:
         answer: nodes that are its own if it takes them now, or why there are none.
         payer: why it stands behind others: its own reservation was not used, or several of its namespace; None: it does
             not.
+        reserved: free nodes that are reserved for it.
     """
 
     position: int
     queued: int
     answer: Placed | NotPlaced
     payer: Payer | None = None
+    reserved: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -470,7 +470,7 @@ def test_a_name_that_is_empty_is_a_mistake_in_the_command(
     ("name", "hint"),
     [
         ("scancel", "kubectl muster cancel JOB ends a job"),
-        ("squeue", "kubectl muster top shows all jobs"),
+        ("squeue", "kubectl muster queue shows who waits"),
         ("hold", """kubectl patch tj JOB --type=merge -p '{"spec":{"suspend":true}}' saves and stops a job"""),
         ("statsu", "Did you mean 'status'?"),
     ],

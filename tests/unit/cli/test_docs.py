@@ -23,6 +23,7 @@ from muster.answers.inquiry import JobIncident
 from muster.answers.jobstatus import JobStatusView, Saved, WorkerRow
 from muster.answers.nodelife import NodeJob, NodeLife, NodeRepair
 from muster.answers.overview import JobsTop, TopRow
+from muster.answers.queue import EstimateScore, HolderRow, QueueRow, QueueView
 from muster.answers.reported import Cost, EnergyUsed, JobReport, Yield
 from muster.answers.scaling import ScalingSize
 from muster.answers.training import OpenIncident
@@ -61,7 +62,7 @@ def test_the_example_of_top_has_its_columns() -> None:
     assert heads == [*(column.head for column in top.COLUMNS), "WHY"]
 
 
-@pytest.mark.parametrize("name", ["status", "top", "logs", "nodes", "page", "bundle", "doctor"])
+@pytest.mark.parametrize("name", ["status", "top", "queue", "logs", "nodes", "page", "bundle", "doctor"])
 def test_every_option_is_told_of(name: str) -> None:
     _, found, section = TEXT.partition(f"\n## `kubectl muster {name}`")
     if not found:
@@ -76,6 +77,7 @@ def test_every_option_is_told_of(name: str) -> None:
     [
         ("JobStatus", (JobStatusView, WorkerRow, OpenIncident, Saved, JobEvent)),
         ("JobsTop", (JobsTop, TopRow)),
+        ("QueueView", (QueueView, QueueRow, HolderRow, EstimateScore)),
         ("JobIncident", (JobIncident,)),
         ("JobLogs", (JobLogs, PodLog, Remains)),
         ("NodeLife", (NodeLife, NodeJob, NodeRepair)),

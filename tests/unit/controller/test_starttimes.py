@@ -1,4 +1,4 @@
-"""The loop that estimates start times: whom it rings, what it looks at, and that nothing stops it."""
+"""The loop that estimates start times: which jobs it rings, what it looks at, and that nothing stops it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -72,7 +72,7 @@ async def keeper(scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch) -> Asyn
 EXPECTED = {"queueing": {"expectedDurationSeconds": HOUR}}
 
 
-async def test_whoever_waits_gets_one_and_is_rung(keeper: Keeper) -> None:
+async def test_a_job_that_waits_gets_one_and_is_rung(keeper: Keeper) -> None:
     keeper.hold("a", **EXPECTED)
     uid = keeper.wait("b")
     await until(lambda: keeper.said(uid))
@@ -80,7 +80,7 @@ async def test_whoever_waits_gets_one_and_is_rung(keeper: Keeper) -> None:
     await until(lambda: keeper.scene.rung.count(("ns", "b")) > 1)
 
 
-async def test_what_its_status_shows_already_rings_nobody(keeper: Keeper) -> None:
+async def test_what_its_status_shows_already_is_no_news(keeper: Keeper) -> None:
     keeper.hold("a", **EXPECTED)
     uid = keeper.wait("b")
     estimate = {
@@ -139,7 +139,7 @@ async def test_it_survives_what_it_does_not_expect(keeper: Keeper, monkeypatch: 
     await until(lambda: keeper.said(uid))
 
 
-async def test_when_nobody_waits_nothing_is_kept(keeper: Keeper) -> None:
+async def test_without_waiting_jobs_nothing_is_kept(keeper: Keeper) -> None:
     keeper.hold("a", **EXPECTED)
     uid = keeper.wait("b")
     await until(lambda: keeper.said(uid))

@@ -216,7 +216,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
         refused={IN_USE: 20, CORDONED: 4, reserved_refusal("default/big"): 5},
         holders={"default/llama": 12, "default/tiny": 3},
     )
-    told = explain.waiting(of(), QueueDecision(3, 12, lacking(shortfall)), at(5))
+    told = explain.waiting(of(), QueueDecision(3, 12, lacking(shortfall), reserved=7), at(5))
     assert told.model_dump(exclude={"remedies"}) == {
         "needs": 16,
         "level": "block",
@@ -226,6 +226,7 @@ def test_the_numbers_of_a_waiting_job() -> None:
         "fleet": 64,
         "suitable": 60,
         "free": 40,
+        "reserved": 7,
         "domains": [{"domain": "b3", "free": 14, "suitable": 16}],
         "blockers": [
             {"reason": "in use by default/llama", "nodes": 12},

@@ -406,3 +406,15 @@ def test_in_a_namespace_that_is_not_enabled_no_job_starts_and_gangs_are_repaired
     )
     found = answers(tree("b1/r1:8"), jobs, {"team-a": 0}, {"team-a": 3}, CLOSED)
     assert told(found) == {"hurt": 1, "a": "NotEnabled", "huge": "NotEnabled", "b": 7}, "and nothing is kept for it"
+
+
+def test_a_turn_has_the_number_of_nodes_that_are_reserved_for_it() -> None:
+    fleet = tree("b1/r1:2+2 b1/r2:1+3")
+    jobs = queue(wants("rack", 4, required="rack"), wants("free", 1), wants("all", 8), wants("never", 99))
+    turns = plan(fleet, jobs, {}, {})
+    assert {job.name: turns[job.job_uid].reserved for job in jobs} == {
+        "default/rack": 2,
+        "default/free": 0,
+        "default/all": 0,
+        "default/never": 0,
+    }

@@ -145,7 +145,7 @@ def test_an_end_that_is_not_known_is_named(end: JobEnd, says: str) -> None:
     assert starts(TWO, [wants("job", 4)], {"a": 600, "b": end}) == {"job": (None, says)}
 
 
-def test_whoever_is_behind_it_is_told_so() -> None:
+def test_a_job_behind_it_says_so() -> None:
     jobs = queue(wants("first", 4), wants("second", 1))
     assert starts(TWO, jobs, {"a": 600})["second"] == (
         None,
@@ -176,7 +176,7 @@ def test_pods_that_hold_nodes() -> None:
     assert starts(fleet, [wants("job", 2)]) == {"job": (None, "when pod default/notebook ends is not known")}
 
 
-def test_whoever_does_not_wait_for_nodes_has_no_estimate() -> None:
+def test_without_waiting_for_nodes_there_is_no_estimate() -> None:
     jobs = queue(wants("limited", 3), wants("huge", 5), wants("other", 4, namespace="b"))
     assert starts(TWO, jobs, {"a": 600, "b": 700}, limits={"default": 2}) == {
         "limited": (None, "not nodes but NamespaceLimit keeps it waiting"),
@@ -185,7 +185,7 @@ def test_whoever_does_not_wait_for_nodes_has_no_estimate() -> None:
     }
 
 
-def test_whoever_is_placed_starts_now() -> None:
+def test_a_job_that_is_placed_starts_now() -> None:
     jobs = queue(wants("first", 1), wants("second", 4))
     assert starts(tree("b1/r1:4"), jobs, lasts={"first": 60}) == {
         "first": (0, "its nodes are promised to it"),

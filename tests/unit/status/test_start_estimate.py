@@ -105,11 +105,11 @@ def test_a_start_that_nothing_was_said_of_does_not_count(old: StartEstimateStatu
     assert shown(before(Scene(a_job()).fleet().gang().pods(), old)) is None
 
 
-def test_who_is_suspended_while_it_waits_does_not_count() -> None:
+def test_a_job_that_is_suspended_while_it_waits_does_not_count() -> None:
     assert shown(before(Scene(a_job(suspend=True)).fleet(2), FIRST)) is None
 
 
-def test_who_waits_again_begins_again() -> None:
+def test_a_job_that_waits_again_begins_again() -> None:
     over = FIRST.model_copy(update={"started_time": at(40)})
     again = shown(waiting(StartEstimate(at(500), WAITS), over))
     assert again is not None

@@ -1,0 +1,197 @@
+"""Show the queue: pure, from TrainingJobs to the answer of `queue`.
+
+Who waits in which place and from when on it may run, who holds nodes until when, and how good such estimates were.
+
+Tests: tests/unit/cli/test_queue.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from statistics import median, quantiles
+from typing import Literal
+
+from pydantic import Field
+
+from muster.answers.explanation import OUTPUT_VERSION
+from muster.answers.text_parts import count, duration
+from muster.api.base import ApiModel, Time
+from muster.api.trainingjob import TrainingJob
+from muster.queueing.ends import BASIS_TEXT, end_of, history
+from muster.queueing.starts import MAX_ESTIMATED
+
+MOST_SCORED = 20
+"""How many starts are compared with what was estimated first: the newest."""
+ON_TIME_SECONDS = 60.0
+NOT_COUNTED = (
+    "not counted: jobs that were deleted, suspended or changed while they waited, or started before there was an "
+    "estimate"
+)
+"""Which starts the score leaves out."""
+
+
+class QueueRow(ApiModel):
+    """One job that waits for nodes."""
+
+    position: int = Field(description="Place in the queue of the whole cluster; 1 is the next, 0 not known yet.")
+    name: str
+    namespace: str
+    nodes: int = Field(description="Nodes that it needs, all at once.")
+    level: str | None = Field(None, description="The level inside one domain of which they have to be; left out: none.")
+    since: Time | None = Field(None, description="Since when it waits.")
+    reason: str = ""
+    reserved: int = Field(0, description="Free nodes that are reserved for it.")
+    starts: Time | None = Field(None, description="When it starts, by Muster's estimate; left out: not known.")
+    why: str = Field(description="What has to happen until then, or why it is not known.")
+
+
+class HolderRow(ApiModel):
+    """One job that holds nodes."""
+
+    name: str
+    namespace: str
+    state: str
+    nodes: int
+    ends: Time | None = Field(None, description="When it ends, by what is said of it; left out: not known.")
+    overdue_since: Time | None = Field(None, description="When it should have ended; left out: it is not late.")
+    why: str = Field(description="What the end follows from, or why it is not known.")
+
+
+class EstimateScore(ApiModel):
+    """How good the first estimates of the newest starts were."""
+
+    starts: int = Field(description="How many are compared, 20 at most.")
+    median_late_seconds: float = Field(description="Below 0: the jobs started earlier.")
+    lower_late_seconds: float = Field(description="A quarter of them was less late than that.")
+    upper_late_seconds: float = Field(description="A quarter of them was later than that.")
+
+
+class QueueView(ApiModel):
+    """The queue at one moment, as far as its reader may see jobs."""
+
+    api_version: str = OUTPUT_VERSION
+    kind: Literal["QueueView"] = "QueueView"
+    namespace: str = Field(description="Empty: all.")
+    time: Time
+    queue: list[QueueRow] = Field(description="In the order of the queue.")
+    holders: list[HolderRow] = Field(description="Those that end first come first.")
+    score: EstimateScore | None = Field(None, description="Left out: no start could be compared yet.")
+    notes: list[str] = Field([], description="What limits this answer.")
+
+
+def queue_view(jobs: Sequence[TrainingJob], namespace: str, now: datetime, notes: Sequence[str] = ()) -> QueueView:
+    """Show the queue that these jobs make, at a moment of the API server's clock."""
+    rows = [_row(job) for job in jobs if job.wants_nodes and job.status.waiting is not None]
+    earlier = history(jobs)
+    holders = [_holder(job, earlier, now) for job in jobs if job.wants_nodes and any(job.status.nodes)]
+    return QueueView(
+        namespace=namespace,
+        time=now,
+        queue=sorted(rows, key=lambda row: (row.position or 10**9, row.namespace, row.name)),
+        holders=sorted(holders, key=lambda row: (row.ends is None, row.ends or now, row.namespace, row.name)),
+        score=score_of(jobs),
+        notes=list(notes),
+    )
+
+
+def score_of(jobs: Sequence[TrainingJob]) -> EstimateScore | None:
+    """Compare the newest starts with what was estimated first; None where there is none to compare."""
+    estimates = [job.status.start_estimate for job in jobs]
+    started = [
+        (estimate.started_time, late)
+        for estimate in estimates
+        if estimate is not None and estimate.started_time is not None and (late := estimate.late_seconds) is not None
+    ]
+    newest = sorted(late for _, late in sorted(started)[-MOST_SCORED:])
+    if not newest:
+        return None
+    lower, _, upper = quantiles(newest, n=4, method="inclusive") if len(newest) > 1 else newest * 3
+    return EstimateScore(
+        starts=len(newest), median_late_seconds=median(newest), lower_late_seconds=lower, upper_late_seconds=upper
+    )
+
+
+def score_text(score: EstimateScore | None) -> str:
+    """Say how good the estimates were, in a sentence."""
+    if score is None:
+        return "no start could be compared with an estimate yet"
+    middle = score.median_late_seconds
+    when = f"{_late_text(middle)} than first estimated" if abs(middle) >= ON_TIME_SECONDS else "as first estimated"
+    if score.starts == 1:
+        return f"the last start came {when}"
+    lower, upper = _late_text(score.lower_late_seconds), _late_text(score.upper_late_seconds)
+    return f"the last {score.starts} starts came {when} in the median, half of them between {lower} and {upper}"
+
+
+def _late_text(seconds: float) -> str:
+    if abs(seconds) < ON_TIME_SECONDS:
+        return "on time"
+    return f"{duration(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
+
+
+def estimated_text(time: datetime | None, now: datetime) -> str:
+    """Say when something happens that was estimated, to a minute."""
+    if time is None:
+        return "not known"
+    minutes = round((time - now).total_seconds() / 60)
+    if minutes <= 0:
+        return "any moment"
+    time = now + timedelta(minutes=minutes)
+    day = "" if time.date() == now.date() else f"{time:%m-%d} "
+    return f"{day}{time:%H:%M}, in {duration(minutes * 60)}"
+
+
+def _row(job: TrainingJob) -> QueueRow:
+    waiting, estimate = job.status.waiting, job.status.start_estimate
+    assert waiting is not None
+    waits = estimate is not None and estimate.started_time is None
+    return QueueRow(
+        position=waiting.position,
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        nodes=waiting.needs,
+        level=waiting.level,
+        since=waiting.since,
+        reason=job.status.reason,
+        reserved=waiting.reserved,
+        starts=estimate.time if estimate is not None and waits else None,
+        why=estimate.reason if estimate is not None and waits else _why_none(job),
+    )
+
+
+def _why_none(job: TrainingJob) -> str:
+    waiting = job.status.waiting
+    assert waiting is not None
+    if job.status.state != "Pending":
+        return "its gang waits for other nodes, and comes before jobs that start"
+    if waiting.position > MAX_ESTIMATED:
+        return f"only the first {MAX_ESTIMATED} of the queue are estimated"
+    return "not estimated yet"
+
+
+def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datetime) -> HolderRow:
+    end = end_of(job, earlier.get(job.metadata.namespace, ()), now)
+    basis = f"{BASIS_TEXT[end.basis]}: " if end.basis is not None else ""
+    late = f"should have ended {duration((now - end.overdue_since).total_seconds())} ago " if end.overdue_since else ""
+    return HolderRow(
+        name=job.metadata.name,
+        namespace=job.metadata.namespace,
+        state=job.status.state,
+        nodes=sum(map(bool, job.status.nodes)),
+        ends=end.time,
+        overdue_since=end.overdue_since,
+        why=f"{late}{basis}{end.detail}",
+    )
+
+
+def head_text(it: QueueView) -> str:
+    """Say in a line how many jobs wait and how many nodes are held."""
+    where = f"namespace {it.namespace}" if it.namespace else "all namespaces"
+    waits, holds = sum(row.nodes for row in it.queue), sum(row.nodes for row in it.holders)
+    reserved = sum(row.reserved for row in it.queue)
+    parts = [
+        f"{count(len(it.queue), 'job')} {'waits' if len(it.queue) == 1 else 'wait'} for {count(waits, 'node')}",
+        f"{count(len(it.holders), 'job')} {'holds' if len(it.holders) == 1 else 'hold'} {holds}",
+    ]
+    if reserved:
+        parts.append(f"{count(reserved, 'free node')} {'is' if reserved == 1 else 'are'} reserved")
+    return f"{where}: {', '.join(parts)}; times are UTC"

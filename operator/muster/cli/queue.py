@@ -1,0 +1,107 @@
+"""`kubectl muster queue`: print who waits for nodes and when it may start, and who holds nodes until when."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from muster.answers.lists import listed
+from muster.answers.queue import NOT_COUNTED, QueueView, estimated_text, head_text, queue_view, score_text
+from muster.answers.roles import FLEET_ROLE
+from muster.api.trainingjob import TrainingJob
+from muster.cli import show
+from muster.cli.session import (
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    Options,
+    OutputOption,
+    Session,
+    run,
+)
+from muster.kube import decode, paths
+from muster.kube.errors import Forbidden
+
+
+def command(
+    context: typer.Context,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="All namespaces, as without --namespace, which it overrides.")
+    ] = False,
+    kubeconfig: KubeconfigOption = None,
+    kube_context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show who waits for nodes and when it may start.
+
+    Also who holds nodes until when, and how good the last estimates were.
+    """
+    options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
+    one_namespace = options.namespace is not None and not all_namespaces
+    run(options, lambda session: find(session, one_namespace=one_namespace), render)
+
+
+async def find(session: Session, *, one_namespace: bool = False) -> QueueView:
+    """List the jobs once: of all namespaces, unless one is given or no more may be read.
+
+    Raises:
+        ApiError: the API server did not answer as it should.
+    """
+    read = decode.custom(TrainingJob)
+    notes: list[str] = []
+    namespace = session.namespace if one_namespace else ""
+    try:
+        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
+    except Forbidden:
+        if one_namespace:
+            raise
+        namespace = session.namespace
+        notes.append(
+            f"only namespace {namespace}: jobs of others have places between these; to see all, ask for ClusterRole "
+            f"{FLEET_ROLE} (a ClusterRoleBinding)"
+        )
+        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
+    if unreadable:
+        notes.append(f"{show.count(unreadable, 'job')} cannot be read by this version")
+    return queue_view([job for job in jobs if isinstance(job, TrainingJob)], namespace, session.now(), notes)
+
+
+def render(console: Console, it: QueueView) -> None:
+    """Print the queue."""
+    several = not it.namespace
+
+    def called(namespace: str, name: str) -> str:
+        return f"{namespace}/{name}" if several else name
+
+    console.print(Text(show.on_one_line(head_text(it)), style="bold"))
+    if it.queue:
+        console.print()
+        table = show.table(
+            *("PLACE", "JOB", "NODES", "WAITS", "RESERVED", "STARTS ABOUT", "WHY"),
+            numbers=("PLACE", "NODES", "RESERVED"),
+            whole=("WAITS", "STARTS ABOUT"),
+        )
+        for row in it.queue:
+            inside = f" in one {row.level}" if row.level else ""
+            table.add_row(
+                *(str(row.position or ""), called(row.namespace, row.name), f"{row.nodes}{inside}"),
+                *(show.age(row.since, it.time), str(row.reserved or "")),
+                *(estimated_text(row.starts, it.time), show.on_one_line(row.why)),
+            )
+        console.print(table)
+    if it.holders:
+        console.print()
+        columns = ("NODES", "HELD BY", "STATE", "ENDS ABOUT", "WHY")
+        table = show.table(*columns, numbers=("NODES",), whole=("STATE", "ENDS ABOUT"))
+        for held in it.holders:
+            table.add_row(
+                *(str(held.nodes), called(held.namespace, held.name), show.on_one_line(held.state)),
+                *(estimated_text(held.ends, it.time), show.on_one_line(held.why)),
+            )
+        console.print(table)
+    console.print()
+    console.print(Text(f"{score_text(it.score)} ({NOT_COUNTED})", style="dim"))
+    for note in it.notes:
+        console.print(Text(f"note: {show.on_one_line(note)}", style="dim"))
