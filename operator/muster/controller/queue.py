@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import heapq
 import time
-from collections import Counter
+from collections import Counter as Counted
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import structlog
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from muster.controller.bus import Bus, Key
 from muster.controller.cluster import Cluster
@@ -44,7 +45,17 @@ _waited = Histogram(
     "Time from a job's creation (or its return to the queue) to its nodes.",
     buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 43200, 86400, 604800),
 )
+_estimate_error = Histogram(
+    "muster_queue_estimate_error_seconds",
+    "By how much a job got its nodes earlier or later than was first estimated.",
+    ["direction"],
+    buckets=(60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 604800),
+)
 _pending = Gauge("muster_jobs_pending", "Jobs that wait for nodes, by reason.", ["reason"])
+_reserved_seconds = Counter(
+    "muster_reserved_node_seconds_total",
+    "Node-seconds that free nodes were reserved for jobs that do not have all of their nodes yet.",
+)
 _domains = Histogram(
     "muster_gang_domains",
     "Domains of a level that a gang was placed in.",
@@ -158,11 +169,21 @@ class Queue:
         """Have the plan made again, because something that it depends on has changed."""
         self._stale.set()
 
-    def placed(self, job_uid: str, domains: Mapping[str, int]) -> None:
-        """Count in the metrics how long the job has waited and in how many domains it is: it has its nodes."""
+    def placed(self, job_uid: str, domains: Mapping[str, int], estimated: datetime | None = None) -> None:
+        """Count in the metrics how long the job has waited and in how many domains it is: it has its nodes.
+
+        Args:
+            job_uid: of the job.
+            domains: by level, how many domains it is in.
+            estimated: when it would start by the first estimate, by the API server's clock; None: there was none.
+        """
         entry = self._entries.get(job_uid)
         if entry is not None and not entry.waiting.replacement:
-            _waited.observe(max(self._wall_clock() - entry.since, 0.0))
+            now = self._wall_clock()
+            _waited.observe(max(now - entry.since, 0.0))
+            if estimated is not None:
+                late = (self._cluster.server_now(datetime.fromtimestamp(now, UTC)) - estimated).total_seconds()
+                _estimate_error.labels("later" if late > 0 else "earlier").observe(abs(late))
         for level, count in domains.items():
             _domains.labels(level).observe(count)
 
@@ -173,7 +194,7 @@ class Queue:
 
     async def run(self) -> None:
         """Make plans until cancelled."""
-        measured = float("-inf")
+        measured, counted_until = float("-inf"), self._clock()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPLAN_SECONDS):  # wait_for can lose a cancellation before Python 3.12
@@ -182,6 +203,8 @@ class Queue:
             if self._unseen:
                 continue
             began_at = self._clock()
+            _reserved_seconds.inc(len(self.reserved) * (began_at - counted_until))
+            counted_until = began_at
             try:
                 self._cluster.free_unbound_pods()
                 if self._entries:
@@ -241,7 +264,7 @@ class Queue:
         self._without_room = {
             asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)
         }
-        reasons = Counter(
+        reasons = Counted(
             decision.answer.reason for decision in decisions.values() if isinstance(decision.answer, NotPlaced)
         )
         _pending.clear()

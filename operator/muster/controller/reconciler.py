@@ -45,6 +45,7 @@ from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import WaitingJob
 from muster.status.figures import compute_or_fallback
 from muster.status.report import Announcement, State, StatusReport
+from muster.status.start_estimate import first_time_of
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
 
@@ -362,7 +363,8 @@ class Reconciler:
     def _count_placement(self, job: TrainingJob, plan: Plan) -> None:
         for action in plan.actions:
             if isinstance(action, CommitGang) and self._queue.decision_of(job.metadata.uid) is not None:
-                self._queue.placed(job.metadata.uid, {count.level: count.domains for count in action.spec.topology})
+                domains = {count.level: count.domains for count in action.spec.topology}
+                self._queue.placed(job.metadata.uid, domains, first_time_of(job))
 
     def _failed(self, key: Key, reason: str) -> float:
         """Count a failed pass of the job; returns the seconds until the next try."""

@@ -22,7 +22,7 @@ def as_status(world: JobWorld, *, waits: bool) -> StartEstimateStatus | None:
         return _of_waiting(world.job, world.start_estimate, _by_api_server(world, world.now))
     if old is None or old.started_time is not None:
         return old
-    if record is None or not record.members or old.first_time is None or old != _comparable(world.job):
+    if record is None or not record.members or first_time_of(world.job) is None:
         return None  # it was suspended or changed, or there is nothing to compare its start with
     return old.model_copy(update={"started_time": _by_api_server(world, record.time)})
 
@@ -55,6 +55,12 @@ def is_news(job: TrainingJob, new: StartEstimate, now: datetime) -> bool:
         return old is None or (old.time, old.reason) != (new.time, new.reason)
     moved = abs((new.time - old.time).total_seconds())
     return moved > max(MOVED_SECONDS, MOVED_SHARE * (old.time - now).total_seconds())
+
+
+def first_time_of(job: TrainingJob) -> datetime | None:
+    """Return when a job that starts now would start by its first estimate; None where its start does not count."""
+    estimate = _comparable(job)
+    return None if estimate is None else estimate.first_time
 
 
 def _comparable(job: TrainingJob) -> StartEstimateStatus | None:

@@ -33,6 +33,7 @@ class Keeper:
     """A queue on three nodes, at work."""
 
     def __init__(self, scene: Any) -> None:
+        self.scene = scene
         self.fleet = scene.cluster.fleet
         for number in range(3):
             self.fleet.put_node(a_node(f"n{number}"))
@@ -231,3 +232,39 @@ async def test_the_default_limit_holds_a_namespace_that_is_not_listed(scene: Any
     await until(lambda: keeper.answer("b"))
     assert isinstance(keeper.answer("a"), Placed)
     assert keeper.answer("b").reason == "NamespaceLimit"
+
+
+def sample(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.parametrize(("seconds", "direction"), [(300, "later"), (-300, "earlier")])
+async def test_a_start_is_compared_with_its_first_estimate(keeper: Keeper, seconds: float, direction: str) -> None:
+    count, total = (f"muster_queue_estimate_error_seconds_{part}" for part in ("count", "sum"))
+    before = sample(count, direction=direction), sample(total, direction=direction)
+    keeper.queue = Queue(keeper.scene.cluster, keeper.scene.bus, wall_clock=lambda: EPOCH.timestamp())
+    keeper.put("a", 1)
+    keeper.queue.placed("a", {}, EPOCH - timedelta(seconds=seconds))
+    keeper.queue.placed("a", {})
+    keeper.queue.placed("no such job", {}, EPOCH)
+    keeper.queue.set_waiting(("ns", "b"), "b", waiting("b", replacement=True))
+    keeper.queue.placed("b", {}, EPOCH)
+    now = sample(count, direction=direction), sample(total, direction=direction)
+    assert (now[0] - before[0], now[1] - before[1]) == (1, 300)
+
+
+async def test_what_is_reserved_is_counted_as_long_as_it_is(scene: Any) -> None:
+    """Two of three nodes are free, and one job waits for three: ten seconds of that are 20 node-seconds."""
+    keeper = Keeper(scene)
+    keeper.queue = Queue(scene.cluster, scene.bus, scene.clock)
+    keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
+    running = asyncio.create_task(keeper.queue.run())
+    keeper.put("a", 3)
+    await until(lambda: keeper.queue.reserved == {"n1", "n2"})
+    before = sample("muster_reserved_node_seconds_total")
+    scene.clock.advance(10)
+    keeper.queue.replan()
+    await until(lambda: sample("muster_reserved_node_seconds_total") != before)
+    assert sample("muster_reserved_node_seconds_total") - before == 20
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
