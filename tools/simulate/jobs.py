@@ -50,7 +50,8 @@ class JobPlan:
     @property
     def is_often(self) -> bool:
         """Whether it may be started as often as there are faults in all but the longest lives."""
-        return self.spec.get("recovery") == _OFTEN
+        recovery = self.spec.get("recovery", {})
+        return all(recovery.get(budget) == restarts for budget, restarts in _OFTEN.items())
 
     @property
     def is_sound(self) -> bool:
@@ -110,6 +111,7 @@ _THREE = {
 }
 
 _SURE: dict[str, Any] = {"recovery": _OFTEN, **_WATCHED}
+_HELD: dict[str, Any] = {"recovery": {**_OFTEN, "onFailure": "Hold", "holdSeconds": 60}, **_WATCHED}
 # Another tenant's: whatever becomes of them, nobody else is to be concerned. They hold two nodes at most.
 _BROKEN = {
     "junk/loop": JobPlan(1, _SURE, crashes_after=0, priority_class="vip", ends=""),
@@ -184,6 +186,14 @@ DAYS: Mapping[str, Day] = {
             "a": JobPlan(3, {"recovery": _OFTEN, **_WATCHED}, answers=OnRequest.ENDS_WELL),
             "b": JobPlan(2, {"recovery": _OFTEN, **_WATCHED}, answers=OnRequest.WAITS),
             "c": JobPlan(2, {"recovery": _OFTEN, **_WATCHED}, answers=OnRequest.ENDS_BADLY, has_sidecar=True),
+        }
+    ),
+    # Failures of ranks are held for people.
+    "Held": Day(
+        {
+            "a": JobPlan(3, _HELD),
+            "b": JobPlan(2, _HELD, has_sidecar=True, waits=True),
+            "c": JobPlan(2, _HELD, answers=OnRequest.ENDS_WELL),
         }
     ),
     # Programs with defects of their own.

@@ -66,6 +66,7 @@ class Waits:
         self._states: dict[str, tuple[str, float]] = {}  # uid -> reason that it is told, and since when
         self._records: dict[str, Object] = {}
         self._leaves: dict[str, tuple[Object, float]] = {}
+        self._held: dict[str, tuple[str, float]] = {}  # uid -> the time in the record of a hold, and since when
         self._replaced: list[tuple[float, set[str]]] = []  # when nodes were taken in place of lost ones, and which
         self._charged: set[str] = set()  # namespaces that lost their place (`muster.queueing.charges`): not judged
         self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
@@ -117,7 +118,7 @@ class Waits:
         assert value is not None
         uid = value["spec"]["jobUid"]
         if after is None:
-            for kept in (self._attempts, self._leaves, self._records):
+            for kept in (self._attempts, self._leaves, self._held, self._records):
                 kept.pop(uid, None)
             return
         self._records[uid] = after
@@ -132,6 +133,11 @@ class Waits:
             self._leaves.pop(uid, None)
         elif self._leaves.get(uid, ({}, 0.0))[0].get("since") != leave["since"]:
             self._leaves[uid] = leave, now
+        held = spec.get("heldFailure")
+        if held is None or held.get("over"):
+            self._held.pop(uid, None)
+        elif self._held.get(uid, ("", 0.0))[0] != held["since"]:
+            self._held[uid] = held["since"], now
         if _members(before):
             self._replaced = [each for each in self._replaced if now - each[0] <= WRITTEN_SECONDS]
             self._replaced.append((now, _nodes(after) - _nodes(before)))
@@ -222,6 +228,8 @@ class Waits:
                 seconds < NAMED_SECONDS or running not in ("", ASSEMBLING),
                 f"{name}: attempt {attempt} has not begun after {seconds:.0f} s: {told}",
             )
+        if uid in self._held:
+            self._inspect_hold(name, job, self._held[uid][1])
         if uid in self._leaves:
             self._inspect_evacuation(name, job, *self._leaves[uid])
         elif spec.get("start"):
@@ -247,6 +255,16 @@ class Waits:
             seconds < timeout + TOLD_SECONDS + stepped or reason not in ("", leave["reason"]),
             f"{name} is to leave {leave.get('nodes') or 'all nodes'} within {timeout} s, and has not for "
             f"{seconds:.0f} s: {reason}",
+        )
+
+    def _inspect_hold(self, name: str, job: Object, since: float) -> None:
+        seconds, bound = self._lasted(since), job["spec"]["recovery"]["holdSeconds"]
+        if self._around.clock_has_stepped:  # back, at most to a minute before the hold
+            bound += bound + TOLD_SECONDS
+        self._hold(
+            "a failure is held no longer than asked for",
+            seconds < bound + TOLD_SECONDS,
+            f"{name} has been held for {seconds:.0f} s",
         )
 
     def _inspect_nodes(self) -> None:

@@ -597,10 +597,10 @@ class Recovery(ApiModel):
     on_failure: OnFailure = Field(
         OnFailure.RECOVER,
         description="onFailure is what Muster does when a rank exits with an error or hangs. Recover: it restarts the "
-        "ranks. Hold: it first leaves all pods and remaining ranks as they are, for holdSeconds at most, so that "
-        "people can look into them with kubectl muster shell. The job keeps its nodes meanwhile. Failures of nodes and "
-        "pods are repaired at once, and so is any failure of a job that is suspended or has to leave a node. The field "
-        "may change while the job exists; Recover ends a hold.",
+        "ranks. Hold: it first leaves all pods and remaining ranks as they are, for holdSeconds at most. People can "
+        "look into them with kubectl muster shell, and the job keeps its nodes. Each attempt is held once at most. "
+        "Failures of nodes and pods are repaired at once. So is any failure of a job that is suspended or has to leave "
+        "a node. The field may change while the job exists; Recover ends a hold.",
     )
     hold_seconds: int = Field(
         3600,

@@ -43,6 +43,6 @@ def a_scrape_is_bounded_in_rows_and_work() -> None:
     with CountedWork() as counted:
         text = generate_latest()
     lines = [line for line in text.splitlines() if line.startswith((b"muster_job", b"muster_checkpoint"))]
-    assert len(lines) < jobfigures.MAX_JOBS * 45
+    assert len(lines) < jobfigures.MAX_JOBS * 47
     assert counted.steps < 500 * len(text.splitlines())
     JobFigures(lambda: TIME)
