@@ -5,7 +5,7 @@ ranks that still run are left alone. So the record needs no more than the beginn
 the spec and the FleetPolicy of that moment, and then the failure is repaired as any other (docs/decisions/0094).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from muster.api.gang import Gang, GangSpec, HeldFailure
@@ -22,18 +22,21 @@ from muster.status.report import State, StatusReport
 from muster.world.job import JobWorld
 
 _HELD_KINDS = frozenset({Kind.RANK_FAILED, Kind.HANG, Kind.START_HANG})
+# Launchers end ranks that make no step while no replica leads. Their containers stay.
+_KINDS_MEANWHILE = _HELD_KINDS | {Kind.FENCED}
 # A clock that shows a time so long before the beginning of a hold cannot tell its end.
 _CLOCKS_AGREE = timedelta(seconds=60)
 
 
 def may_begin(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> bool:
     """Whether a hold of these failures begins: an attempt has one at most, and its ranks were started."""
-    return record.start is not None and record.held_failure is None and _is_wanted(world, failures)
+    return record.start is not None and record.held_failure is None and _is_wanted(world, failures, _HELD_KINDS)
 
 
 def lasts(world: JobWorld, held: HeldFailure, failures: Sequence[Failure]) -> bool:
     """Whether a hold goes on."""
-    return _is_wanted(world, failures) and held.since - _CLOCKS_AGREE <= world.now < ends_at(world, held)
+    wanted = _is_wanted(world, failures, _KINDS_MEANWHILE)
+    return wanted and held.since - _CLOCKS_AGREE <= world.now < ends_at(world, held)
 
 
 def is_held(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> bool:
@@ -63,8 +66,8 @@ def _goes_on(world: JobWorld, record: GangSpec, held: HeldFailure) -> bool:
     return step is not None and step > (-1 if held.step is None else held.step)
 
 
-def _is_wanted(world: JobWorld, failures: Sequence[Failure]) -> bool:
-    """Whether the job holds its failures, all of these are of ranks alone, and nothing else asks for its nodes."""
+def _is_wanted(world: JobWorld, failures: Sequence[Failure], kinds: Collection[Kind]) -> bool:
+    """Whether the job holds its failures, all of these are of such a kind, and nothing else asks for its nodes."""
     spec = world.job.spec
     return (
         spec.recovery.on_failure is OnFailure.HOLD
@@ -72,6 +75,6 @@ def _is_wanted(world: JobWorld, failures: Sequence[Failure]) -> bool:
         and spec.recovery.hold_seconds > 0
         and not spec.suspend
         and not spec.eject
-        and all(failure.kind in _HELD_KINDS and not failure.node_fault for failure in failures)
+        and all(failure.kind in kinds and not failure.node_fault for failure in failures)
         and not evacuation_step.nodes_to_evacuate(world)
     )

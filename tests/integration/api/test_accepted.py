@@ -183,6 +183,8 @@ MUTABLE = {
     "spec.recovery.hardwareRestartsPerDay": 9,
     "spec.recovery.unfencedTimeoutSeconds": 900,
     "spec.recovery.fallBackFromUnloadable": False,
+    "spec.recovery.onFailure": "Hold",
+    "spec.recovery.holdSeconds": 60,
     "spec.checkpoint.resumeFrom": "Scratch",  # while nothing runs
     "spec.checkpoint.resumePreset": "Off",
     "spec.throughput.tokensPerStep": 4096,

@@ -242,6 +242,16 @@ def test_its_end_is_the_recovery_of_any_failure() -> None:
     assert [incident.held_seconds for incident in record.incidents] == [60]
 
 
+def test_it_lasts_where_launchers_have_ended_ranks_without_a_leader() -> None:
+    """They stay, with what is on their disks. By itself such an end is repaired at once."""
+    for since, situation in ((BEGAN, Held), (None, Failing)):
+        scene = a_scene(since=since).all(running(1, step=6, fenced=True, state="Reclaiming"))
+        assert isinstance(situation_of(scene.world()), situation)
+        record = committed(scene)
+        assert (record is None) is (since is not None)
+        assert record is None or record.attempt == 2
+
+
 def test_a_new_leader_waits_for_reports() -> None:
     """Whatever the time: who has not heard of the failure cannot repair it."""
     for seconds in (100, 500):
