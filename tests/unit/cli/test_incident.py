@@ -108,6 +108,17 @@ def test_an_incident_is_told_with_who_saw_what_when_and_what_was_decided(api: An
     assert "\x1b" not in text
 
 
+def test_a_failure_that_was_held_was_seen_before(api: Any, command: Run) -> None:
+    held = {"time": "2026-01-05T03:00:42Z", "heldSeconds": 40}
+    with_incident(api, **held)
+    api.put(GANG, a_gang(incidents=[{**KEPT, **held}]))
+    found = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)
+    events = {each["time"][:19]: each["event"] for each in found["timeline"]}
+    assert events["2026-01-05T03:00:02"].startswith("RankFailed")
+    assert events["2026-01-05T03:00:42"] == "it was held for 40s (spec.recovery.onFailure)"
+    assert "2s later" in command("report", "llama", "--incident", "2").stdout
+
+
 def test_a_timeline_that_is_cut_says_so(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inquiry, "MAX_TIMELINE", 4)
     with_incident(api)

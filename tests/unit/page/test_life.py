@@ -41,6 +41,14 @@ def test_a_job_that_is_stalled_says_so_at_its_end() -> None:
     assert kinds(**a_life(state="Stalled", conditions=[stands]))[-1] == ("stalled", 2)
 
 
+def test_a_hold_is_not_time_in_which_nothing_was_seen() -> None:
+    status = a_life("gpu-1")
+    status["incidents"][0]["heldSeconds"] = HOUR // 2
+    assert kinds(**status)[3:7] == [("lostWork", 4), ("undetected", 0.5), ("held", 0.5), ("recovering", 3)]
+    stands = {"type": "Running", "status": "False", "reason": "FailureHeld", "lastTransitionTime": before(2 * HOUR)}
+    assert kinds(**a_life(state="Held", conditions=[stands]))[-1] == ("held", 2)
+
+
 def a_condition(kind: str, status: str, hours_ago: float) -> dict[str, str]:
     return {"type": kind, "status": status, "reason": "X", "lastTransitionTime": before(hours_ago * HOUR)}
 

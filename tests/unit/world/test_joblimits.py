@@ -46,6 +46,17 @@ def test_what_is_lowered_is_told_with_the_value_asked_for_and_the_one_applied() 
     assert lowered_fields(job, JobLimits(hardware_restarts_per_day=7)) == f"{saves}; {restarts}"
 
 
+def test_a_hold_is_limited_where_a_job_has_one() -> None:
+    recovery = {"holdSeconds": 86400}
+    job = a_job(recovery={**recovery, "onFailure": "Hold"})
+    assert within_limits(job, JobLimits()).spec.recovery.hold_seconds == 14400
+    assert within_limits(job, JobLimits(hold_seconds=0)).spec.recovery.hold_seconds == 0
+    assert "spec.recovery.holdSeconds is 86400, and 14400 is applied" in lowered_fields(job, JobLimits())
+    recovers = a_job(recovery=recovery)
+    assert lowered_fields(recovers, JobLimits(hold_seconds=0)) == ""
+    assert within_limits(recovers, JobLimits(hold_seconds=0)) is recovers
+
+
 def test_a_job_with_too_many_nodes_is_told_the_fields_and_the_remedy() -> None:
     assert too_many_nodes(a_job(nodes=3), JobLimits(nodes=3)) == ""
     found = too_many_nodes(a_job(nodes=4), JobLimits(nodes=3))
