@@ -127,6 +127,11 @@ bench-checkpoints: venv ## Judging eight checkpoints of 873 tensors on 512 ranks
 bench-placement: venv ## Placing gangs on 16,384 nodes, queues of 1,000 jobs, and the longest step of a plan, in milliseconds
 	@$(PY) -m bench.placement
 
+# The default takes some ten minutes of a core.
+QUEUE_OPTIONS := $(call options,NODES DAYS LOAD SEED SEEDS WORKLOADS POLICIES REQUIRED)
+bench-queue: venv ## Waits by size in Muster's queue beside FIFO, EASY, conservative backfill and an oracle, 30 days of 256 nodes (NODES=2048 SEEDS=1 WORKLOADS=kalos POLICIES=muster,easy2)
+	@$(PY) -m bench.queueing $(QUEUE_OPTIONS)
+
 bench-goodput: venv ## What accounting of 500 jobs with 16,384 workers costs the operator, in percent of a core (SECONDS=61 for a part)
 	@$(PY) -m bench.goodput $(call options,SECONDS)
 
