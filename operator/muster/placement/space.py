@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from muster.placement.candidates import CandidateNodes, candidate_nodes
 from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
-from muster.placement.explain import could_hold, indivisible, not_placed
+from muster.placement.explain import indivisible, not_placed
 from muster.placement.knapsack import Knapsack
-from muster.placement.natural import natural
 from muster.placement.points import Shape
 from muster.placement.request import Request
+from muster.placement.reservation import nodes_to_reserve
 from muster.placement.search import find_nodes
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
@@ -114,24 +114,11 @@ class Space:
         return Placed(chosen.nodes, chosen.spares)
 
     def reservation(self, request: Request) -> tuple[str, ...]:
-        """The free nodes to hold back for a request that has no place: those it can use in its best domain.
-
-        The candidates are the domains of the required level, or the fleet where none is required. The best one could
-        ever hold the request and has most nodes free for it. Empty when no domain could hold it even if nothing else
-        ran.
-        """
+        """The free nodes to hold back for a request that has no place; see `muster.placement.reservation`."""
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
         _, candidates = self._candidates(request.with_last() if self._has_last(request) else request)
-        candidates = candidates.emptied
-        able = [start for start in candidates.starts if could_hold(start, request, candidates.levels)]
-        usable = [(_usable(start, request, candidates.levels), start) for start in able]
-        best = min(
-            usable,
-            key=lambda candidate: (-len(candidate[0]), [natural(name) for name in candidate[1].path]),
-            default=((), None),
-        )
-        return tuple(sorted(best[0]))
+        return nodes_to_reserve(request, candidates)
 
     def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
         prospect = self._nodes_for(request.needs)
@@ -171,13 +158,3 @@ def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:
 def _depth(fleet: Fleet, level: str | None) -> int:
     names = [level.name for level in fleet.policy.topology.levels]
     return names.index(level) + 1 if level else 0
-
-
-def _usable(start: Domain, request: Request, levels: int) -> list[str]:
-    """The free nodes of a domain that the request could use if others became free beside them."""
-    size = request.segment_size
-    if size == 1 or request.spares:
-        return [entry.name for entry in start.entries()]
-    beside = {name for broken in request.broken if broken.beside for name in broken.beside}
-    inner = start.innermost(levels)
-    return [entry.name for domain in inner if domain.here >= size or (beside and domain.kept) for entry in domain.nodes]

@@ -1,15 +1,18 @@
 """Which job comes next, and which nodes it gets: one plan for all jobs that wait.
 
-A job gets all of its nodes or none. A job that gets none has the nodes reserved that it could use in its best domain.
+A job gets all of its nodes or none. A job that gets none has the nodes reserved that it needs in its best domain.
 Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
-ahead on nodes that it cannot use. Two ways were rejected. Small jobs could pass as long as they end in time, but the
-end of training is not known. Everything could be kept for the first in the queue, but then the fleet would idle for a
-job that wants one rack.
+ahead on all other nodes. Two ways were rejected. Small jobs could pass as long as they end in time, but the end of
+training is not known. Everything could be kept for the first in the queue, but then the fleet would idle for a job that
+wants one rack.
 
-How long a reservation can last: no job behind takes nodes of the best domain. So the count of free nodes that decides
-which domain is the best never falls while the job is first. It grows whenever the choice moves to a domain of more
-nodes. A choice that stays is empty once its running jobs have ended, and a domain is chosen only if it can hold the
-job.
+How long a reservation can last: no job behind takes a reserved node. So the number of reserved nodes, which decides
+which domain is the best, never falls while the job is first. At one number the choice moves to domains of earlier names
+only. Without segments all free nodes of the domain are reserved. A choice that stays is empty once its running jobs
+have ended, and a domain is chosen only if it can hold the job. With segments look at the innermost domain that comes
+nearest to a further segment. All of its free nodes are reserved. Each job that ends there adds to their number, and at
+one number the nearest can be replaced only by an equally near one of an earlier name. So after the longest running time
+for each domain there is one more reserved node, and there are never more than the job needs.
 """
 
 from collections import Counter

@@ -8,7 +8,7 @@ from tests.unit.placement.test_space import ask, tree
 
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import IN_USE, Requirements
-from muster.placement.names import promised_refusal, reserved_refusal
+from muster.placement.names import reserved_refusal
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
 from muster.world.fleet import Exclusion, Fleet, KnownAges
@@ -226,17 +226,3 @@ def test_sick_nodes_are_named() -> None:
     well = answer(fleet, ask(8)).shortfall
     assert well is not None
     assert RefusedNodes(port, 1, ("b1-r1-5",)) in well.refused
-
-
-def test_a_reservation_is_what_it_can_use_in_its_best_domain() -> None:
-    space = Space(BUSY)
-    assert space.reservation(ask(4, required="rack")) == ("b1-r2-0", "b1-r2-2", "b1-r2-3")
-    assert space.reservation(ask(5, required="rack")) == ()
-    assert len(space.reservation(ask(8))) == 5
-    space.reserve_nodes(("b1-r2-0", "b1-r2-2"), promised_refusal("default/other"))
-    assert space.reservation(ask(4, required="rack")) == ("b1-r1-1", "b1-r1-3")
-
-
-def test_a_reservation_for_segments_leaves_racks_that_can_hold_none() -> None:
-    space = Space(held("b1/r1:4 b1/r2:2", llama="b1-r1-0"))
-    assert space.reservation(ask(4, segment_size=4)) == ("b1-r1-1", "b1-r1-2", "b1-r1-3")

@@ -40,7 +40,7 @@ class Job:
 @dataclass
 class Outcome:
     jobs: dict[str, Job]
-    able: dict[str, list[int]]  # name -> domains that can hold the job when nothing else runs, by their nodes
+    able: dict[str, list[int]]  # name -> see `able_domains`
     utilisation: float  # share of node time in use, from the first arrival to the last
     end: int
 
@@ -51,15 +51,12 @@ class Outcome:
     def bound(self, name: str) -> int:
         """Ticks from being the first to the start, at most.
 
-        The free nodes of the domain that is best for the first job are reserved for it. While the choice stays, nothing
-        starts there, so the domain is empty after LONGEST ticks and the job starts. With one domain that is all. The
-        choice goes elsewhere only to more free nodes than there have been in any choice before, or to as many in a
-        domain of an earlier name. So no pair of (count of free nodes that is too small, domain) comes twice. For
-        segments every count can be too small, up to the nodes of the domain.
+        Where one domain can hold the job, the choice is made: the domain is empty after LONGEST ticks. Otherwise the
+        number of reserved nodes never falls, and it rises within LONGEST ticks after the choice was made. At one number
+        the choice goes to domains of earlier names only, so to each domain once (`muster.queueing.queue`).
         """
-        domains, job = self.able[name], self.jobs[name]
-        too_small = job.nodes if job.waiting.request.segment_size == 1 else max(domains)
-        return LONGEST * (1 if len(domains) == 1 else len(domains) * too_small)
+        choices = sum(self.able[name])
+        return LONGEST * (1 if choices == 1 else choices * self.jobs[name].nodes)
 
     def too_late(self) -> list[str]:
         """Jobs for which that does not hold, or that wait for longer than all before them and they themselves may."""
@@ -93,7 +90,9 @@ def a_random_fleet(random: Random) -> Fleet:
 
 
 def able_domains(fleet: Fleet, request: Request) -> list[int]:
-    """The domains of the required level that can hold the request when nothing else runs, by their suitable nodes."""
+    """For each domain of the required level that can hold the request when nothing else runs, how many choices it has:
+    itself, and with segments each rack for the one that comes next.
+    """
     levels = fleet.policy.topology.levels
     depth = [level.name for level in levels].index(request.required) + 1 if request.required else 0
     racks: dict[tuple[str, ...], Counter[tuple[str, ...]]] = defaultdict(Counter)
@@ -103,7 +102,7 @@ def able_domains(fleet: Fleet, request: Request) -> list[int]:
             racks[path[:depth]][path] += 1
     size = request.segment_size
     return [
-        inside.total()
+        1 + (sum(count >= size for count in inside.values()) if size > 1 else 0)
         for inside in racks.values()
         if inside.total() >= request.count + request.spares
         and sum(count // size for count in inside.values()) >= request.count // size

@@ -102,6 +102,12 @@ RESERVATION = [
         id="only its best domain is kept for it",
     ),
     pytest.param(
+        " ".join(f"b{number // 4}/r{number}:7+1" for number in range(16)),
+        [wants("segments", 8, segment_size=8), wants("small", 1), wants("large", 100)],
+        {"segments": "TopologyUnsatisfied", "small": 1, "large": 100},
+        id="one segment keeps one rack",
+    ),
+    pytest.param(
         "b1/r1:3+1 b2/r1:2+2 b3/r1:0+4",
         [wants("big", 4, required="block"), wants("big2", 4, required="block"), wants("small", 1)],
         {"big": "TopologyUnsatisfied", "big2": "InsufficientNodes", "small": "BehindInQueue"},

@@ -6,7 +6,7 @@ from tests.unit.queueing.short_streams import (
     without_reservations_large_gangs_would_starve,
 )
 
-SEEDS = (1, 2, 4)
+SEEDS = (1, 4, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
