@@ -83,6 +83,7 @@ class JobIncident(ApiModel):
     number: int = Field(description="The attempt that ended by it.")
     time: Time = Field(description="When it was seen.")
     fault_time: Time | None = Field(None, description="When it happened, as far as is known.")
+    asked_time: Time | None = Field(None, description="When a planned evacuation began; absent: it is a failure.")
     resumed_time: Time | None = Field(None, description="When the first step after it was finished.")
     reason: str
     fault_class: str
@@ -161,6 +162,7 @@ def inquire(
         number=number,
         time=seen_time(base),
         fault_time=base.fault_time,
+        asked_time=base.asked_time,
         resumed_time=base.resumed_time,
         reason=base.reason,
         fault_class=base.fault_class,

@@ -521,6 +521,13 @@ class GangIncident(RecordedModel):
             "look into it. If it is absent, it was not."
         ),
     )
+    asked_time: Time | None = Field(
+        None,
+        description=(
+            "askedTime is when the planned evacuation began, and the program was asked to save. If it is "
+            "absent, this is a failure."
+        ),
+    )
     resumed_time: Time | None = Field(
         None,
         description=(

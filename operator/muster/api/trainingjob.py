@@ -946,6 +946,11 @@ class Incident(ApiModel):
         description="heldSeconds is for how many of the seconds between faultTime and time the failure was held "
         "(spec.recovery.onFailure). Absent: it was not held.",
     )
+    asked_time: Time | None = Field(
+        None,
+        description="askedTime is when the planned evacuation began, and the program was asked to save. The job waited "
+        "from then until the field time. Absent: it is a failure.",
+    )
     resumed_time: Time | None = Field(
         None,
         description="resumedTime is when the first step after the incident was finished. Absent: no step has been "

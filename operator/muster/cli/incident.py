@@ -117,6 +117,7 @@ def _facts(it: JobIncident) -> list[tuple[str, object]]:
     return [
         ("Happened", show.moment(fault)),
         ("Seen", f"{show.duration(max(seen, 0))} later" if it.fault_time and seen >= 1 else "at once"),
+        ("Waited", show.duration(max((it.time - it.asked_time).total_seconds(), 0)) if it.asked_time else ""),
         ("Worker", it.worker),
         ("Rank", it.rank),
         ("Ended with", ended),

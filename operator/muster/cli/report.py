@@ -56,7 +56,11 @@ _STYLES = {
     Bucket.UNKNOWN: ("?", "dim"),
 }
 
-_INCIDENT_COLUMNS = ("N", "SEEN", "AFTER", "CLASS", "REASON", "NODE", "REPAIRED", "BACK AFTER", "STEPS", "LOST")
+_PLANNED_COLUMN = "WAITED"
+_INCIDENT_COLUMNS = (
+    *("N", "SEEN", "AFTER", "CLASS", "REASON", "NODE", "REPAIRED"),
+    *(_PLANNED_COLUMN, "BACK AFTER", "STEPS", "LOST"),
+)
 _NOT_IF_NARROW = ("AFTER", "REPAIRED", "STEPS")
 NARROW = 110
 
@@ -357,9 +361,11 @@ def _print_fingerprints(console: Console, listed: Sequence[Fingerprint]) -> None
 def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
     """Print a line for each incident. A narrow terminal omits the year, and what `--incident` shows."""
     narrow = console.width < NARROW
-    columns = [name for name in _INCIDENT_COLUMNS if not (narrow and name in _NOT_IF_NARROW)]
-    numbers = [name for name in columns if name in ("N", "AFTER", "BACK AFTER", "STEPS", "LOST")]
-    made = show.table(*columns, numbers=numbers, whole=("N", "SEEN", "BACK AFTER", "LOST"))
+    unused = () if any(incident.asked_time for incident in listed) else (_PLANNED_COLUMN,)
+    left_out = (*unused, *(_NOT_IF_NARROW if narrow else ()))
+    columns = [name for name in _INCIDENT_COLUMNS if name not in left_out]
+    numbers = [name for name in columns if name in ("N", "AFTER", _PLANNED_COLUMN, "BACK AFTER", "STEPS", "LOST")]
+    made = show.table(*columns, numbers=numbers, whole=("N", "SEEN", _PLANNED_COLUMN, "BACK AFTER", "LOST"))
     for incident in listed[::-1]:
         cells = _incident(incident)
         if narrow:
@@ -370,7 +376,7 @@ def _print_incidents(console: Console, listed: Sequence[Incident]) -> None:
 
 def _incident(incident: Incident) -> dict[str, object]:
     """Return the cells of an incident by column."""
-    fault, resumed = incident.fault_time or incident.time, incident.resumed_time
+    fault, resumed, asked = incident.fault_time or incident.time, incident.resumed_time, incident.asked_time
     return {
         "N": incident.attempt,
         "SEEN": show.moment(incident.time),
@@ -379,6 +385,7 @@ def _incident(incident: Incident) -> dict[str, object]:
         "REASON": incident.reason,
         "NODE": incident.node,
         "REPAIRED": REPAIRS.get(incident.level, incident.level),
+        _PLANNED_COLUMN: show.duration((incident.time - asked).total_seconds()) if asked else "",
         "BACK AFTER": show.duration((resumed - fault).total_seconds()) if resumed else "",
         "STEPS": incident.lost_steps,
         "LOST": show.duration(incident.lost_seconds) if incident.lost_seconds is not None else "",

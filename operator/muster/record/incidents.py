@@ -103,6 +103,7 @@ def planned_incident(
         node=evacuation.nodes[0],
         step=last_step(world, record),
         message=f"left {', '.join(evacuation.nodes)} {after}"[:2048],
+        asked_time=evacuation.since,
         settled=True,
     )
 

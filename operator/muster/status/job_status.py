@@ -853,6 +853,7 @@ def published_incidents(incidents: Sequence[GangIncident]) -> list[Incident]:
             lost_steps=steps_made_again(incident),
             fault_time=incident.fault_time,
             held_seconds=incident.held_seconds,
+            asked_time=incident.asked_time,
             resumed_time=incident.resumed_time,
             lost_seconds=None if incident.lost_milliseconds is None else incident.lost_milliseconds // 1000,
         )

@@ -119,6 +119,14 @@ def test_a_failure_that_was_held_was_seen_before(api: Any, command: Run) -> None
     assert "2s later" in command("report", "llama", "--incident", "2").stdout
 
 
+def test_a_planned_evacuation_says_how_long_it_waited(api: Any, command: Run) -> None:
+    with_incident(api, askedTime="2026-01-05T02:59:32Z")
+    waited = json.loads(command("report", "llama", "--incident", "2", "-o", "json").stdout)
+    assert waited["askedTime"].startswith("2026-01-05T02:59:32")
+    (line,) = (line for line in command("report", "llama", "--incident").stdout.splitlines() if "Waited" in line)
+    assert line.split()[-1] == "30s"
+
+
 def test_a_timeline_that_is_cut_says_so(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inquiry, "MAX_TIMELINE", 4)
     with_incident(api)

@@ -390,6 +390,18 @@ def test_programs_get_the_same(api: Any, command: Callable[..., Result]) -> None
     assert listed["incidents"][0]["lostSeconds"] == 600
 
 
+def test_a_move_is_listed_with_what_it_waited(api: Any, command: Callable[..., Result]) -> None:
+    planned = {**INCIDENT, "faultClass": "Planned", "reason": "NodeCordoned", "askedTime": "2026-01-02T11:59:50Z"}
+    del planned["faultTime"]
+    api.put(PATH, a_job(incidents=[INCIDENT, {**planned, "attempt": 2}]))
+    lines = command("report", "llama", "--incidents").stdout.splitlines()
+    head = next(line for line in lines if "WAITED" in line)
+    row = next(line for line in lines if "NodeCordoned" in line)
+    assert row[: head.index("WAITED") + len("WAITED")].endswith("   30s")
+    api.put(PATH, a_job())
+    assert "WAITED" not in command("report", "llama", "--incidents").stdout
+
+
 def test_incidents_are_listed_with_what_they_took(api: Any, command: Callable[..., Result]) -> None:
     api.put(PATH, a_job())
     said = command("report", "llama", "--incidents")

@@ -64,6 +64,9 @@ def test_it_is_said_what_was_saved(training: Jobs) -> None:
     (incident,) = job.record.incidents
     assert (incident.fault_class, incident.resumed_step) == (FaultClass.PLANNED, step)
     assert incident.message == f"left n1 after checkpoint {step}, which it saved when asked"
+    assert incident.asked_time is not None
+    assert 0 < (incident.time - incident.asked_time).total_seconds() < 10
+    assert job.status.incidents[-1].asked_time == incident.asked_time
 
 
 @pytest.mark.parametrize("writes", range(1, 13))

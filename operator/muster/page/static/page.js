@@ -353,9 +353,9 @@ function drawOne(key, body) {
     const left = el("div", {}, el("h3", { text: "Where the time went" }), bar(report.buckets), table(["", "time", "share", "GPU-hours"],
       report.buckets.map((each) => [each.bucket, duration(each.seconds), percent(each.share), number(each.gpuHours, 1)]), [1, 2, 3]));
     const right = el("div");
-    if (body.incidents?.length) right.append(el("h3", { text: "Incidents" }), table(["seen", "class", "reason", "node", "repaired", "training after", "lost"],
+    if (body.incidents?.length) right.append(el("h3", { text: "Incidents" }), table(["seen", "class", "reason", "node", "repaired", "waited", "training after", "lost"],
       body.incidents.toReversed().map((each) => [moment(each.time), each.faultClass, each.reason, each.node || "", REPAIRS[each.level] || each.level,
-        each.resumedTime ? duration((new Date(each.resumedTime) - new Date(each.faultTime || each.time)) / 1000) : "", each.lostSeconds != null ? duration(each.lostSeconds) : ""])));
+        each.askedTime ? duration((new Date(each.time) - new Date(each.askedTime)) / 1000) : "", each.resumedTime ? duration((new Date(each.resumedTime) - new Date(each.faultTime || each.time)) / 1000) : "", each.lostSeconds != null ? duration(each.lostSeconds) : ""])));
     if (report.advice?.length) right.append(el("h3", { text: "Advice" }), el("ul", { class: "plain" }, ...report.advice.map((text) => el("li", { text }))));
     right.append(...unknown);
     parts.push(el("div", { class: "two" }, left, right));

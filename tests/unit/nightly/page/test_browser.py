@@ -116,7 +116,7 @@ async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
     )
     assert "0.0" in hours
     lost = await tab.run(
-        "[...document.querySelectorAll('#one table tr td:nth-child(7)')].map((each) => each.innerText)"
+        "[...document.querySelectorAll('#one table tr td:nth-child(8)')].map((each) => each.innerText)"
     )
     assert lost == ["0s", "4h"], "a planned evacuation that lost nothing, and a failure"
     assert any(re.fullmatch(r"\d{1,3}(,\d{3})+\.\d", each) for each in hours)
