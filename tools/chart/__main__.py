@@ -71,7 +71,9 @@ def _muster(version: str, images: Mapping[str, str]) -> Files:
     files = _sources("muster", version)
     found = values.defaults([each for some in by_variant.values() for each in some], images)
     found["version"] = version
-    files["values.yaml"] = values.filled(files["values.yaml"].decode(), found).encode()
+    text = values.filled(files["values.yaml"].decode(), found)
+    values.require_defaults(text, found)
+    files["values.yaml"] = text.encode()
     # The hook's documents are among the templates.
     del files["uninstall.yaml"]
     files["fleetpolicy.yaml"] = (MANIFESTS / "fleetpolicy.yaml").read_bytes()

@@ -117,3 +117,14 @@ def filled(text: str, found: Mapping[str, Any]) -> str:
         return "\n".join(indent + line for line in lines)
 
     return _PLACEHOLDER.sub(block, text)
+
+
+def require_defaults(text: str, found: Mapping[str, Any]) -> None:
+    """Raise unless `values.yaml` has the default of each value, also of those that it does not name in brackets."""
+    whole = yaml.safe_load(text)
+    for path, default in found.items():
+        value = whole
+        for step in path.split("."):
+            value = (value or {}).get(step)
+        if (value or None) != (default or None):
+            raise ChartError(f"values.yaml: {path} is {value!r}, and the manifests have {default!r}: write <{path}>")

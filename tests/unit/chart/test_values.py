@@ -7,7 +7,7 @@ import pytest
 
 from chart.__main__ import read_images
 from chart.merge import Expression, FromValues
-from chart.values import UNSET, defaults, filled, with_values
+from chart.values import UNSET, defaults, filled, require_defaults, with_values
 from chart.variants import ChartError
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -75,6 +75,15 @@ def test_images_of_two_registries_are_refused() -> None:
 def test_a_place_in_values_that_nothing_fills_is_refused() -> None:
     with pytest.raises(ChartError, match=r"<operator\.colour>"):
         filled("colour: <operator.colour>", {})
+
+
+def test_a_default_that_the_manifests_do_not_have_is_refused() -> None:
+    text = "page:\n  nodeSelector: {}\n"
+    require_defaults(text, {"page.nodeSelector": None})
+    with pytest.raises(ChartError, match=r"page\.nodeSelector is {}, and the manifests have .*: write <page\.nod"):
+        require_defaults(text, {"page.nodeSelector": {"a": "b"}})
+    with pytest.raises(ChartError, match=r"agent\.resources is None, and the manifests have"):
+        require_defaults(text, {"agent.resources": {"a": "b"}})
 
 
 def test_an_image_that_is_missing_is_named() -> None:
