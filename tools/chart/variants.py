@@ -82,7 +82,7 @@ def definitions(variant: Variant) -> list[Document]:
 
 @functools.cache
 def _hook() -> list[Document]:
-    return list(yaml.safe_load_all((MANIFESTS / "chart/muster/uninstall.yaml").read_text()))
+    return list(yaml.safe_load_all((MANIFESTS / "chart/uninstall.yaml").read_text()))
 
 
 @functools.cache

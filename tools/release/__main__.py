@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import chart.__main__ as charts
+from chart.charts import write_charts
 from chart.variants import ChartError
 from gate.kept import clean_commit
 from imagebuild.report import BuildError, Step, say
@@ -79,7 +79,7 @@ def fill(folder: Path, version: str, registry: str, notes: str, commit: str, *, 
     images = write_images(folder, version, registry)
     with Step("manifests"):
         write_manifests(ROOT, binaries() / "kubectl", folder, version, images)
-        write_charts(folder, version, images)
+        write_charts(folder, version, {name: f"{it.repository}@{it.digest}" for name, it in images.items()})
     write_packages(ROOT, folder, version, commit_seconds)
     write_contents(folder, version, commit_seconds, with_sources=with_sources)
     write_pages(ROOT, folder)
@@ -100,13 +100,6 @@ def write_images(folder: Path, version: str, registry: str) -> dict[str, Release
         images[name] = write_archive(Path(built[name]["archive"]), archive, f"{registry}/{name}", version)
     (folder / "images.txt").write_text(mirror_list(images))
     return images
-
-
-def write_charts(folder: Path, version: str, images: dict[str, ReleasedImage]) -> None:
-    """Write both Helm charts."""
-    by_digest = {name: f"{image.repository}@{image.digest}" for name, image in images.items()}
-    for name, files in charts.charts(version, by_digest).items():
-        (folder / f"{name}-{version}.tgz").write_bytes(charts.packed(name, files))
 
 
 def write_contents(folder: Path, version: str, commit_seconds: int, *, with_sources: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chart.__main__ import Files, charts, packed
+from chart.charts import Files, charts, packed
 from chart.merge import in_order
 from chart.variants import PROFILES, Variant, definitions, documents
 from localcluster.build import binaries

@@ -18,7 +18,7 @@ ONLY_THEN = {
 
 @pytest.fixture(scope="module")
 def hook(root: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((root / "manifests/chart/muster/uninstall.yaml").read_text()))
+    return list(yaml.safe_load_all((root / "manifests/chart/uninstall.yaml").read_text()))
 
 
 def rules(hook: list[dict[str, Any]], kind: str) -> set[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from chart.__main__ import Files, charts, packed
+from chart.charts import Files, charts, packed
 from localcluster.build import HELM, extra
 from localcluster.patience import PATIENCE_SECONDS
 

@@ -18,7 +18,7 @@ import yaml
 from tests.integration.install.conftest import ROOT, Installation, bare_cluster
 from tests.integration.nightly.install.charts import IMAGES, VERSION, Helm, archive, helm_of, release
 
-from chart.__main__ import charts
+from chart.charts import charts
 from localcluster.patience import PATIENCE_SECONDS
 from muster.answers.markednodes import REMOVING_COMMANDS
 
