@@ -28,10 +28,11 @@ def attach(options: Options, name: str, uid: str) -> None:
     try:
         connected(options, lambda session: _wait_for_end(session, name, uid))
     except KeyboardInterrupt as error:
-        if _wants_to_cancel(name):
+        full_name = f"{options.namespace}/{name}"
+        if _wants_to_cancel(full_name):
             connected(options, lambda session: _cancel(session, name, uid))
         else:
-            _say(f"detached: job {name} goes on. kubectl muster status {name} shows it")
+            _say(f"detached: job {full_name} goes on. kubectl muster status {full_name} shows it")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -45,7 +46,7 @@ async def _wait_for_end(session: Session, name: str, uid: str) -> None:
     last = ""
     async with contextlib.aclosing(versions(session, name, uid)) as jobs:
         async for job in jobs:
-            line = progress_of(job).line(f"kubectl muster status {name}")
+            line = progress_of(job).line(f"kubectl muster status {session.namespace}/{name}")
             if line != last:
                 _say(line)
             last = line
@@ -59,12 +60,11 @@ def _has_succeeded(job: TrainingJob) -> bool:
     Raises:
         CliError: it will not succeed, or not without a person.
     """
-    name, end = job.metadata.name, job.status.completion
-    full_name = f"{job.metadata.namespace}/{name}"
+    end, full_name = job.status.completion, f"{job.metadata.namespace}/{job.metadata.name}"
     if end is not None and end.result is CompletionResult.FAILED:
         raise CliError(
-            f"job {full_name} has failed: {end.reason}: {end.message}; kubectl muster logs {name} --failed has what it "
-            "printed"
+            f"job {full_name} has failed: {end.reason}: {end.message}; kubectl muster logs {full_name} --failed has "
+            "what it printed"
         )
     if job.status.is_ejected:
         raise CliError(f"job {full_name} was ejected: Muster does not follow its ranks any more")
@@ -72,7 +72,8 @@ def _has_succeeded(job: TrainingJob) -> bool:
     if end is None and is_current and job.status.state == "Stalled":
         now = progress_of(job)
         raise CliError(
-            f"job {full_name} stalls: {now.reason}: {now.message}; kubectl muster status {name} has what you can do"
+            f"job {full_name} stalls: {now.reason}: {now.message}; kubectl muster status {full_name} has what you "
+            "can do"
         )
     return end is not None
 
@@ -93,7 +94,7 @@ async def _cancel(session: Session, name: str, uid: str) -> None:
     job = await job_of(session, name)
     if job.metadata.uid == uid:
         await delete_job(session, job)
-    _say(f"job {name} was deleted: its ranks end within seconds, and its checkpoints stay")
+    _say(f"job {session.namespace}/{name} was deleted: its ranks end within seconds, and its checkpoints stay")
 
 
 def _say(line: str) -> None:

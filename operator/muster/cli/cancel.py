@@ -28,6 +28,8 @@ from muster.cli.session import (
 from muster.kube import paths
 from muster.kube.errors import Conflict, NotFound
 
+_SUSPENDED = '{"spec":{"suspend":true}}'
+
 
 class Cancellation(ApiModel):
     """A job that was deleted."""
@@ -62,14 +64,14 @@ async def _cancel(session: Session, name: str, *, yes: bool) -> Cancellation:
     job = await job_of(session, name)
     made = Cancellation(name=name, namespace=session.namespace, state=job.status.state, consequences=consequences(job))
     if not yes:
-        await _confirm(made)
+        await _confirm(job, made)
     await delete_job(session, job)
     return made
 
 
 def consequences(job: TrainingJob) -> list[str]:
     """Return what follows from the deletion of a job, a sentence each."""
-    name, status, directory = job.metadata.name, job.status, job.spec.checkpoint.directory
+    status, directory = job.status, job.spec.checkpoint.directory
     if status.completion is not None:
         lines = ["it has ended: nothing runs any more, and what its workers printed is gone with their pods"]
     else:
@@ -81,7 +83,6 @@ def consequences(job: TrainingJob) -> list[str]:
             lines.append(
                 f"{status.step - saved.step:,} steps since its newest complete checkpoint, {saved.step:,}, are lost"
             )
-            lines.append(f'to save them: kubectl patch tj {name} --type=merge -p \'{{"spec":{{"suspend":true}}}}\'')
     lines.append(f"its checkpoints stay{f' in {directory}' if directory else ''}")
     lines.append("its account stays in kubectl muster report --fleet, if it has had nodes")
     owner = job.metadata.controller
@@ -106,8 +107,11 @@ async def delete_job(session: Session, job: TrainingJob) -> None:
         ) from error
 
 
-async def _confirm(made: Cancellation) -> None:
+async def _confirm(job: TrainingJob, made: Cancellation) -> None:
     lines = [f"{made.namespace}/{made.name} is {made.state or 'New'}:", *(f"  {line}" for line in made.consequences)]
+    if job.status.completion is None and job.status.step is not None:
+        suspends = f"kubectl patch -n {made.namespace} tj {made.name} --type=merge -p '{_SUSPENDED}'"
+        lines.append(f"  to have it save before: {suspends}")
     typer.echo(show.printable("\n".join(lines)), err=True)
     await confirm("Delete it?")
 

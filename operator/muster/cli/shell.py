@@ -87,7 +87,8 @@ async def find(session: Session, name: str, worker: int) -> WorkerContainer:
         listed = shortened([str(index) for index in sorted(running)], SHOWN)
         remedy = f"give one that runs with --worker: {listed}" if running else "none runs now"
         raise CliError(
-            f"worker {worker} of job {full_name} has no pod that runs: {remedy}; kubectl muster status {name} shows why"
+            f"worker {worker} of job {full_name} has no pod that runs: {remedy}; kubectl muster status {full_name} "
+            "shows why"
         )
     return WorkerContainer(session.namespace, running[worker], container_of(job))
 

@@ -30,7 +30,6 @@ def test_it_says_what_is_lost_and_what_stays() -> None:
     running = said(state="Running", step=1210, checkpoint=SAVED)
     assert "its ranks end within seconds, without a last save" in running
     assert "210 steps since its newest complete checkpoint, 1,000, are lost" in running
-    assert "to save them: kubectl patch tj llama --type=merge" in running
     assert "its checkpoints stay" in running
     assert "its account stays in kubectl muster report --fleet" in running
     assert "its 7 steps may be lost" in said(state="Running", step=7, checkpoint=None)
@@ -52,6 +51,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_deleted(command: Run, api
     found = command("cancel", "llama")
     assert found.exit_code == 1
     assert "add --yes. Nothing was changed" in found.stderr
+    assert "to have it save before: kubectl patch -n team-a tj llama --type=merge -p '{" in found.stderr
     assert api.written == []
 
 
@@ -88,6 +88,7 @@ def test_only_the_job_that_was_shown_is_deleted(command: Run, api: Api) -> None:
     assert found.exit_code == 0, found.output
     assert api.written == [("DELETE", PATH, {"preconditions": {"uid": a_job()["metadata"]["uid"]}})]
     assert found.stdout.startswith("trainingjob team-a/llama deleted")
+    assert "kubectl patch" not in found.stdout, "it is too late for that"
     api.put(PATH, a_job())
     api.refuses[PATH] = Conflict(409, "Conflict", "the UID in the precondition does not match")
     again = command("cancel", "llama", "--yes")

@@ -57,7 +57,7 @@ def test_a_worker_that_does_not_run_is_named_with_those_that_do(command: Run) ->
 def test_no_worker_runs(command: Run, api: Api) -> None:
     api.put(f"{JOBS}/llama", a_job())
     api.lists(PODS)
-    assert "none runs now; kubectl muster status llama shows why" in command("shell", "llama").stderr
+    assert "none runs now; kubectl muster status team-a/llama shows why" in command("shell", "llama").stderr
 
 
 @pytest.mark.usefixtures("job")

@@ -187,11 +187,11 @@ def test_it_ends_with_1_where_the_job_does_not_succeed(
 @pytest.mark.parametrize(
     ("answer", "deleted", "says"),
     [
-        ("cancel\n", 1, "job llama was deleted: its ranks end within seconds, and its checkpoints stay"),
-        ("\n", 0, "detached: job llama goes on. kubectl muster status llama shows it"),
-        ("cancle\n", 0, "detached: job llama goes on"),
-        ("", 0, "detached: job llama goes on"),
-        (None, 0, "detached: job llama goes on"),
+        ("cancel\n", 1, "job team-a/llama was deleted: its ranks end within seconds, and its checkpoints stay"),
+        ("\n", 0, "detached: job team-a/llama goes on. kubectl muster status team-a/llama shows it"),
+        ("cancle\n", 0, "detached: job team-a/llama goes on"),
+        ("", 0, "detached: job team-a/llama goes on"),
+        (None, 0, "detached: job team-a/llama goes on"),
     ],
     ids=["cancel", "detach", "another word", "a second Ctrl-C", "no terminal"],
 )
