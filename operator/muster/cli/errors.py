@@ -3,7 +3,7 @@
 Tests: tests/unit/cli/test_commands.py.
 """
 
-from muster.answers.roles import FLEET_ROLE, VIEW_ROLE
+from muster.answers.roles import EDIT_ROLE, FLEET_ROLE, VIEW_ROLE
 from muster.answers.without_jobs import WITHOUT_JOBS
 from muster.api.installation import POLICY_COMMAND, InstallationProfile
 from muster.kube import errors
@@ -70,8 +70,9 @@ def needed_role_text(error: errors.Forbidden) -> str:
     details = error.details
     own = details.get("group") == "muster.dev" and details.get("kind") != "fleetpolicies"
     if own and not error.is_cluster_wide:
+        role, has_it = (EDIT_ROLE, "edit") if error.is_of_write else (VIEW_ROLE, "view, edit")
         return (
-            f"ask for ClusterRole {VIEW_ROLE} in this namespace (the cluster's roles view, edit and admin have it), "
-            "or give another one with -n"
+            f"ask for ClusterRole {role} in this namespace (the cluster's roles {has_it} and admin have it), or give "
+            "another one with -n"
         )
     return f"ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding), which has every right that this command needs"

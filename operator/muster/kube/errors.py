@@ -109,6 +109,11 @@ class Forbidden(ApiError):
         return "at the cluster scope" in self.message
 
     @property
+    def is_of_write(self) -> bool:
+        """Whether the right that lacks is one to write."""
+        return any(f" cannot {verb} resource " in self.message for verb in ("create", "update", "patch", "delete"))
+
+    @property
     def refused_by(self) -> str:
         """What refused the request, as text: a policy or webhook by its name."""
         match = _ADMISSION.match(self.message)

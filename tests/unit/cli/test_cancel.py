@@ -12,7 +12,7 @@ from typer.testing import Result
 from muster.api.trainingjob import TrainingJob
 from muster.cli import cancel, confirmation
 from muster.cli.cancel import consequences
-from muster.kube.errors import Conflict
+from muster.kube.errors import Conflict, Forbidden
 
 Run = Callable[..., Result]
 PATH = f"{JOBS}/llama"
@@ -93,6 +93,18 @@ def test_only_the_job_that_was_shown_is_deleted(command: Run, api: Api) -> None:
     api.refuses[PATH] = Conflict(409, "Conflict", "the UID in the precondition does not match")
     again = command("cancel", "llama", "--yes")
     assert (again.exit_code, "was deleted or replaced meanwhile" in again.stderr) == (1, True)
+
+
+def test_who_may_not_write_is_told_the_role_that_may(command: Run, api: Api) -> None:
+    message = (
+        'trainingjobs.muster.dev "llama" is forbidden: User "bob" cannot delete resource "trainingjobs" in API group'
+    )
+    api.put(PATH, a_job())
+    api.refuses[PATH] = Forbidden(403, "Forbidden", message, {"kind": "trainingjobs", "group": "muster.dev"})
+    found = command("cancel", "llama", "--yes")
+    assert (
+        "ask for ClusterRole muster-edit in this namespace (the cluster's roles edit and admin have it)" in found.stderr
+    )
 
 
 def test_a_job_that_is_not_there_is_said(command: Run, api: Api) -> None:
