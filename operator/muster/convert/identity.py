@@ -47,9 +47,9 @@ def convert_forms(
         elif name == _ENDPOINT and value and not with_port:
             _refer(container, name, "%s", ("MASTER_ADDR",), notes)
             _note(name, value, "a host without a port", "ADDRESS:PORT; MASTER_ADDR has the address alone", notes)
-        elif name in _PORTS and value and not value.isdigit() and "$" not in value:
+        elif name in _PORTS and value and not value.isdecimal() and "$" not in value:
             _note(name, value, "no number", "a number", notes)
-        elif name in _NODES and value.isdigit() and int(value) != nodes:
+        elif name in _NODES and value.isdecimal() and int(value) != nodes:
             _note(name, value, f"another number than that of the pods, {nodes}", f"{nodes}, the number of nodes", notes)
     for name in _RANKS:
         if re.search(r"'metadata\.name'", str(listed.get(name, {}).get("valueFrom"))):
@@ -97,7 +97,7 @@ def _note_counts(
         is_read = re.search(rf"\b{name}\b(?!=)", texts) is not None
         # torchrun and the like set the number themselves, for the processes that they start.
         is_used = is_read or (name in values and not commands_of(command))
-        if wanted.isdigit() and int(wanted) != set_count and is_used:
+        if wanted.isdecimal() and int(wanted) != set_count and is_used:
             notes.check.append(
                 f"env {name}: {wanted}: Muster starts one process on each of {nodes} nodes, and tells it "
                 f"{name}={set_count}: where a script starts several on each node by itself, let it set {name}={wanted} "

@@ -48,7 +48,7 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     for _, template, _ in made.parts if priority else ():
         template["spec"].setdefault("priorityClassName", priority)
     made.processes = str(elastic.pop_field("nProcPerNode") or spec.pop_field("nprocPerNode") or "auto")
-    if made.processes.isdigit() and "Master" in kinds:
+    if made.processes.isdecimal() and "Master" in kinds:
         made.given = {"WORLD_SIZE": str(made.nodes * int(made.processes))}
     made.hosts = HostNames(made.name, tuple(kind.lower() for kind in kinds))
     spec.report_rest()

@@ -94,7 +94,8 @@ _MEANINGLESS = {
     ),
 }
 _TO_CHECK = {
-    "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": "--constraint/C= --exclude/x=",
+    "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": "--constraint/C=",
+    "spec.placement.avoidNodes has the names of such nodes": "--exclude/x=",
     "a level of the topology is chosen by spec.placement.required": "--switches=",
     "spec.template.spec.priorityClassName orders the queue": "--qos/q=",
 }

@@ -191,7 +191,7 @@ def _number(given: Given, value: str = "") -> int:
         RefusedError: it is none.
     """
     least, _, most = (value or given.value).partition("-")
-    if not least.isdigit() or (most and most != least):
+    if not least.isdecimal() or (most and most != least):
         remedy = "a gang has one size: write one number" if most else "write a number"
         raise RefusedError(f"{given.where}: {given.written}: {remedy}")
     return int(least)
@@ -210,13 +210,13 @@ def _gpus(given: Given, notes: Notes) -> int:
             continue
         words = rest if given.option.name == "--gres" else [name, *rest]
         number = words[-1].partition("(")[0] if words else "1"
-        kind = [word for word in words if not word[:1].isdigit()]
+        kind = [word for word in words if not word[:1].isdecimal()]
         if kind:
             notes.check.append(
                 f"{given.where}: {given.option.name}={part}: spec.template.spec.nodeSelector chooses nodes "
                 f"with {kind[0]}"
             )
-        counts.append(_number(given, number if number[:1].isdigit() else "1"))
+        counts.append(_number(given, number if number[:1].isdecimal() else "1"))
     return sum(counts) if counts else -1
 
 
@@ -227,6 +227,9 @@ def _layout(given: Mapping[str, Given], request: JobRequest, notes: Notes) -> _L
         RefusedError: it cannot be known.
     """
     numbers = {name: _number(given[name]) for name in ("--nodes", "--ntasks", "--ntasks-per-node") if name in given}
+    for name, number in numbers.items():
+        if number == 0:
+            raise RefusedError(f"{given[name].where}: {given[name].written}: write 1 or more")
     names = ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus")
     counted = {name: count for name in names if name in given and (count := _gpus(given[name], notes)) >= 0}
     tasks, per_node = numbers.get("--ntasks"), numbers.get("--ntasks-per-node")

@@ -313,7 +313,7 @@ def processes(container: dict[str, Any], wanted: str, gpus: int, notes: Notes) -
         if option(command_words, "--nproc-per-node") is None:
             container["env"] = [*(container.get("env") or ()), {"name": "PET_NPROC_PER_NODE", "value": wanted}]
             notes.became.append(f"processes on each node: {wanted} -> env PET_NPROC_PER_NODE")
-    elif wanted.isdigit() and wanted != "1":
+    elif wanted.isdecimal() and wanted != "1":
         notes.check.append(
             f"{wanted} processes on each node: {short(' '.join(command_words))} is started once: set "
             f"spec.launch.processesPerNode: {wanted} where each process has a GPU of its own, or start it with "
