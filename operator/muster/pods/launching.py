@@ -43,6 +43,7 @@ from muster.protocol.starters import (
 _OF_HOST_NAME = re.compile(
     r"\$\{HOSTNAME(?:##|%%|[#%/:])[^}]{0,64}\}|\$\(hostname\b[^)|]{0,64}\|[^)]{0,256}\)|`hostname\b[^`|]{0,64}\|[^`]{0,256}`"
 )
+_NUMBER = re.compile("[0-9]{1,9}")
 _ONE_PROCESS = frozenset(BY_NAME["MaxText"].programs)
 
 
@@ -230,6 +231,11 @@ def _given(container: Mapping[str, Any], command: Sequence[str], name: str) -> s
     return value if value is not None else listed.get(variable)
 
 
+def _number(written: str) -> int:
+    """Return the number of an option; 0 where it is none, or one that no starter takes."""
+    return int(written) if _NUMBER.fullmatch(written) else 0
+
+
 def _restarting(starter: str, command: Sequence[str], container: Mapping[str, Any]) -> Warned | None:
     """Return the warning of an option by which the starter restarts ranks itself, without Muster; None: there is
     none."""
@@ -237,7 +243,7 @@ def _restarting(starter: str, command: Sequence[str], container: Mapping[str, An
         return None  # only these hand the option to torchrun
     name = "--max-restarts"
     restarts = option(command, name) if starter == ACCELERATE else _given(container, command, name)
-    if restarts is None or not restarts.isdigit() or not int(restarts):
+    if restarts is None or not _number(restarts):
         return None
     return Warned(
         STARTER_RESTARTS_RANKS,
@@ -284,7 +290,7 @@ def _parting(nodes: int, command: Sequence[str], given: Callable[[str], str | No
     if count is not None and "$" not in count and count.rpartition(":")[2] != str(nodes):
         most = count.rpartition(":")[2]
         # The static one waits for the most that are named, any other for some more, and goes on without them.
-        if backend == "static" or not (":" in count and most.isdigit() and int(most) > nodes):
+        if backend == "static" or not (":" in count and _number(most) > nodes):
             options.append(f"--nnodes={count}")
     if rank is not None and "$" not in rank and backend == "static":
         options.append(f"--node-rank={rank}")
@@ -310,7 +316,7 @@ def _accelerate_alone(job: TrainingJob, command: Sequence[str], _variables: set[
     several = gpus > 1 or any(option(command, name) is not None for name in _ON_SEVERAL)
     if machines == "1" and several and option(command, "--cpu") is None:
         processes = option(command, "--num-processes") or ""
-        if processes.isdigit() and int(processes) > gpus > 0:
+        if _number(processes) > gpus > 0:
             return Warned(
                 PROCESSES_UNCLEAR,
                 f"accelerate launch without --num_machines starts --num_processes on each node, which has {gpus} "

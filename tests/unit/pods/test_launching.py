@@ -227,6 +227,20 @@ def test_options_of_the_program_are_not_taken_for_torchruns(program: list[str]) 
     assert "--nnodes=1" in said("torchrun", "--nproc-per-node=8", "-t", "3", "--nnodes=1", *program, nodes=2)
 
 
+@pytest.mark.parametrize("written", ["\N{SUPERSCRIPT TWO}", "9" * 5000])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["torchrun", "--max-restarts={}", "t.py"],
+        ["torchrun", "--rdzv-backend=c10d", "--nnodes=1:{}", "t.py"],
+        ["accelerate", "launch", "--multi_gpu", "--num_processes={}", "t.py"],
+    ],
+)
+def test_numbers_that_are_none_break_nothing(command: list[str], written: str) -> None:
+    """Python's isdigit takes them, and its int does not; the operator looks at each job's command."""
+    assert "starts ranks again" not in said(*(word.format(written) for word in command))
+
+
 def test_options_of_a_module_are_not_taken_for_accelerates() -> None:
     assert "reads no variables" in said("accelerate", "launch", "--cpu", "-m", "pkg.train", "--machine_rank=1", nodes=2)
 

@@ -205,7 +205,7 @@ def rank_environment(
 def _of_composer(command: Sequence[str], inherited: Mapping[str, str], node_count: int) -> Dict[str, str]:
     """The variables that Composer's launcher reads for the processes that it starts; torchrun only writes them."""
     chosen = option(command, "-n", "--nproc") or inherited.get(_GPUS) or "1"
-    if not chosen.isdigit():
+    if not chosen.isdecimal():
         return {}
     return {"LOCAL_WORLD_SIZE": chosen, "WORLD_SIZE": str(node_count * int(chosen))}
 
