@@ -71,6 +71,9 @@ INSTEAD = {
     for name in names.split()
 }
 
+# What stands behind the program that `run` starts is the program's, as it is for srun.
+_SETTINGS = {"run": {"allow_interspersed_args": False}}
+
 
 class Commands(Mapping[str, Any]):
     """The commands by name. Each is imported on demand: all of them together take half a second."""
@@ -82,7 +85,9 @@ class Commands(Mapping[str, Any]):
         if name not in self._made:
             module, function = _FUNCTIONS[name]
             single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-            single.command(name)(getattr(importlib.import_module(f"muster.cli.{module}"), function))
+            single.command(name, context_settings=_SETTINGS.get(name))(
+                getattr(importlib.import_module(f"muster.cli.{module}"), function)
+            )
             made = self._made[name] = typer.main.get_command(single)
             made.short_help = (made.help or "").partition("\n")[0]  # completion would cut it at 45 characters
         return self._made[name]

@@ -34,6 +34,17 @@ def test_a_command_runs_on_nodes_of_its_own(command: Run, api: Api, attached: li
     assert "note: --time means nothing here" in found.stderr
 
 
+def test_options_behind_the_program_are_its_own(command: Run, api: Api, attached: list[str]) -> None:
+    found = command(
+        "run", "--image=i", "-n", "team-a", "python", "train.py", "--name", "bert", "-t", "3", "-N", "--", "-n"
+    )
+    assert found.exit_code == 0, found.output
+    ((_, _, job),) = api.written
+    words = ["python", "train.py", "--name", "bert", "-t", "3", "-N", "--", "-n"]
+    assert job["spec"]["template"]["spec"]["containers"][0]["command"] == words
+    assert (job["metadata"]["name"][:6], job["spec"]["nodes"]) == ("train-", 1)
+
+
 def test_two_runs_of_a_program_have_two_names(command: Run, api: Api, attached: list[str]) -> None:
     for _ in range(2):
         command("run", "--image=i", "--no-wait", "--", "./a")
