@@ -164,13 +164,14 @@ def read_documents(file: str) -> Iterator[Document]:
 
 
 def read_text(file: str) -> str:
-    """Return the text of a file, or of stdin for "-".
+    """Return the text of a file, or of stdin for "-", without a byte order mark.
 
     Raises:
         OSError: it cannot be read.
         UnicodeDecodeError: it is no text.
     """
-    return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    return text.removeprefix("\ufeff")
 
 
 def name_of(file: str) -> str:

@@ -79,6 +79,24 @@ def test_scripts_stay_readable_and_words_stay_words() -> None:
     assert {"name": "PYTHONUNBUFFERED", "value": "12:30:45"} in variables
 
 
+@pytest.mark.parametrize(
+    ("before", "code", "says"),
+    [
+        ("\ufeff", 0, "TrainingJob train"),
+        ("\n", 2, "refused: line 1: : sbatch reads a script of a shell: begin it with #!/bin/bash"),
+        ("# of mine\n", 2, "refused: line 1: # of mine: sbatch reads a script of a shell: begin it with #!/bin/bash"),
+    ],
+)
+def test_a_script_that_begins_with_something_else_is_no_manifest(
+    tmp_path: Path, before: str, code: int, says: str
+) -> None:
+    file = tmp_path / "train.sh"
+    file.write_text(f"{before}#!/bin/bash\n#SBATCH -N 1\nsrun a\n", encoding="utf-8")
+    found = CliRunner().invoke(app, ["convert", str(file), "--image=i"])
+    assert (found.exit_code, "srun" in found.stdout) == (code, False)
+    assert f"sbatch script ({file}): {says}" in found.stderr
+
+
 def test_a_script_is_converted_beside_manifests(tmp_path: Path) -> None:
     file = tmp_path / "train.sh"
     file.write_text("#!/bin/bash\n#SBATCH -N 2 --gres=gpu:8\nsrun torchrun train.py\n")
