@@ -18,6 +18,8 @@ from muster.protocol.starters import without_prefix
 FIRST_NODE = "${MASTER_ADDR}"
 _PIPES = frozenset(("|", "|&"))
 _PRINTING = frozenset(("echo", "printf"))
+_KEYWORDS = frozenset(("then", "do", "else", "elif", "{"))
+_LEAVING = frozenset((("break",), ("continue",), ("return",), ("exit",)))
 _MODULES = frozenset(("module", "ml"))
 _SHOWING = frozenset(("squeue", "sinfo", "sacct", "sstat", "sprio", "seff", "sshare"))
 _CONTAINERS = re.compile(r"(?:singularity|apptainer)(?:_wrapper)?|shifter|podman|docker|enroot")
@@ -61,7 +63,7 @@ class FittedBody:
         text: of the commands.
         steps: the programs that `srun` started.
         variables: names of Slurm's variables that the commands read, but for those that the script sets.
-        continues: whether commands follow a step.
+        continues: whether commands follow a step, and none of them looks at its exit code.
         loses_pipes: whether a step is in a pipe, whose exit code would be that of its last command.
         draws: whether the commands read RANDOM, which has to be the same on all nodes.
     """
@@ -94,6 +96,8 @@ class BodyFitter:
         self._script, self._known, self._notes = script, variables, notes
         self._clauses = list(placed_clauses(script))
         self._edits: list[_Edit] = []
+        self._guards: list[_Edit] = []  # by which the script ends with the code of a step
+        self._is_followed = self._is_tested = False  # whether commands follow a step, and whether one looks at its code
         self._fitted = FittedBody()
         self._host_lists: dict[str, bool] = {}  # names of variables with all hosts; whether each is an array
         self._assigned = _assigned_values(self._clauses)
@@ -106,13 +110,16 @@ class BodyFitter:
                 self._fit_clause(place, clause)
         for clause in self._clauses:
             self._find_variables(clause)
+        if self._is_followed:
+            self._edits += self._guards
+        self._fitted.continues = self._is_followed and not self._is_tested
         self._fitted.draws = re.search(r"\bRANDOM\b", self._script) is not None
         self._fitted.text = self._edited()
         return self._fitted
 
     def _edited(self) -> str:
         text, end = "", 0
-        for edit in sorted(self._edits, key=lambda it: it.begin):
+        for edit in sorted(self._edits, key=lambda it: (it.begin, it.end)):
             text, end = text + self._script[end : edit.begin] + edit.text, edit.end
         return text + self._script[end:]
 
@@ -210,12 +217,25 @@ class BodyFitter:
         while self._clauses[last].operators.strip() in _PIPES and last + 1 < len(self._clauses):
             last += 1
         self._fitted.loses_pipes |= last > place
-        is_condition = any(word in ("if", "while", "until", "!") for word in clause.argv[:program_at])
-        follows = any(it.argv for it in self._clauses[last + 1 :])
-        if follows and not is_condition and self._clauses[last].operators.strip() in ("", ";", ")", "}", ";;"):
-            self._fitted.continues = True
-            end = self._clauses[last].spans[-1][1]
-            self._edits.append(_Edit(end, end, " || exit"))
+        self._is_followed |= any(it.argv for it in self._clauses[last + 1 :])
+        if any(word in ("if", "while", "until", "!") for word in clause.argv[:program_at]) or self._is_tried(last):
+            self._is_tested = True
+            return
+        end, operator = self._clauses[last].spans[-1][1], self._clauses[last].operators.strip()
+        if operator in ("", ";", ")", "}", ";;"):
+            self._guards.append(_Edit(end, end, " || exit"))
+        elif operator == "&&":
+            words = zip(clause.argv, clause.spans, strict=True)
+            begin = next(span[0] for word, span in words if word not in _KEYWORDS)
+            self._guards += [_Edit(begin, begin, "{ "), _Edit(end, end, " || exit; }")]
+
+    def _is_tried(self, place: int) -> bool:
+        """Whether a list of commands says what follows where one of them fails, or ends a loop where none does."""
+        while place + 1 < len(self._clauses) and self._clauses[place].operators.strip() in ("&&", *_PIPES):
+            place += 1
+            if self._clauses[place].argv[:1] in _LEAVING:
+                return True
+        return self._clauses[place].operators.strip() == "||"
 
     def _fit_parts(self, clause: Clause, *, is_printed: bool) -> None:
         for word, (begin, end) in zip(clause.argv, clause.spans, strict=True):

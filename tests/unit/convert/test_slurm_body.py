@@ -27,6 +27,11 @@ def fitted(text: str) -> tuple[FittedBody, list[str], Notes]:
         ("srun a 2>&1 | tee log; echo", "a 2>&1 | tee log || exit; echo"),
         ("if srun a; then echo; fi", "if a; then echo; fi"),
         ("srun a && echo || exit 3", "a && echo || exit 3"),
+        ("srun a\nsrun b", "a || exit\nb || exit"),
+        ("srun a\nsrun b | tee log", "a || exit\nb | tee log || exit"),
+        ("srun a && touch done\nrm x", "{ a || exit; } && touch done\nrm x"),
+        ("if x; then A=1 srun a | tee log && b; fi", "if x; then { A=1 a | tee log || exit; } && b; fi"),
+        ("for i in 1 2; do srun a && break; done", "for i in 1 2; do a && break; done"),
         ("f() { srun a; }\nf", "f() { a || exit; }\nf"),
         ("O='-l -u'; srun $O a", "O='-l -u'; a"),
         ("O=; [ $1 ] && O=-l; srun $O $P a", "O=; [ $1 ] && O=-l; $P a"),
@@ -86,6 +91,21 @@ def test_what_slurm_would_do_becomes_what_muster_does(written: str, becomes: str
 def test_what_no_worker_can_do_is_refused_with_its_line(written: str, why: str) -> None:
     _, refusals, _ = fitted(written)
     assert [refusal for refusal in refusals if refusal.startswith(why)], refusals
+
+
+@pytest.mark.parametrize(
+    ("text", "continues"),
+    [
+        ("srun a", False),
+        ("srun a\nsrun b", True),
+        ("srun a && b\nc", True),
+        ("srun a\nif srun b; then c; else false; fi", False),
+        ("srun a || false", False),
+        ("srun a\nsrun b || exit 3", False),
+    ],
+)
+def test_a_code_that_the_script_looks_at_stays_its_own(text: str, continues: bool) -> None:
+    assert fitted(text)[0].continues is continues
 
 
 def test_a_printed_variable_that_nothing_sets_is_a_note() -> None:

@@ -177,6 +177,8 @@ def test_the_exit_code_of_a_pipe_is_that_of_the_training() -> None:
 def test_on_several_nodes_nothing_behind_the_training_fails_the_job() -> None:
     behind = "srun a\ndcgmi profile"
     assert container_of(script("-N 2", body=behind))["command"][2].endswith("a || exit\ndcgmi profile\nexit 0\n")
+    two = container_of(script("-N 2", body="srun a\nsrun b"))["command"][2]
+    assert two.endswith("a || exit\nb || exit\nexit 0\n"), "the second one, too, fails it"
     assert container_of(script("-N 1", body=behind))["command"][2].endswith("a || exit\ndcgmi profile\n")
 
 
