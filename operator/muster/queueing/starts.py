@@ -158,9 +158,10 @@ class _Walk:
             return StartEstimate(None, "too few nodes that it could use are side by side")
         seconds = best.last.seconds
         kept = _Freed(seconds, _Event.WAITING_JOB_STARTS, job.job_uid)
-        for freed, nodes in in_best:  # as its reservation does
-            if freed.seconds < seconds:
-                self._kept.update((node.entry.name, kept) for node in nodes)
+        if job.request.segment_size == 1:  # as its reservation does
+            for freed, nodes in in_best:
+                if freed.seconds < seconds:
+                    self._kept.update((node.entry.name, kept) for node in nodes)
         self._assign_nodes(job, best.nodes, seconds)
         if math.isinf(seconds):
             return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))

@@ -116,11 +116,15 @@ def test_jobs_behind_wait_for_those_before_them() -> None:
 
 def test_what_is_reserved_is_not_taken_before() -> None:
     fleet = held("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
+    jobs = queue(wants("first", 4), wants("second", 1))
+    ends = {name: (600, "default/a ends by its step rate") for name in ("first", "second")}
+    assert starts(fleet, jobs, {"a": 600}) == ends
+
+
+def test_segments_keep_no_more_than_they_need() -> None:
+    fleet = held("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
     jobs = queue(wants("first", 4, segment_size=2), wants("second", 1))
-    assert starts(fleet, jobs, {"a": 600}) == {
-        "first": (600, "default/a ends by its step rate"),
-        "second": (600, "default/first starts, before it in the queue"),
-    }
+    assert starts(fleet, jobs, {"a": 600})["second"] == (0, "its nodes are promised to it")
 
 
 KNOWN = "set spec.queueing.expectedDurationSeconds there"
