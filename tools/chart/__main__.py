@@ -14,6 +14,7 @@ import msgspec
 
 from chart.charts import write_charts
 from chart.variants import ChartError
+from imagebuild.report import BuildError
 from release.checks import ReleaseError, require_semantic
 
 
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         require_semantic(asked.version)
         asked.out.mkdir(parents=True, exist_ok=True)
         write_charts(asked.out, asked.version, read_images(asked.images))
-    except (ChartError, ReleaseError, OSError) as error:
+    except (BuildError, ChartError, ReleaseError, OSError) as error:
         print(f"chart: {error}", file=sys.stderr)
         return 1
     return 0

@@ -11,8 +11,9 @@ from pathlib import Path
 import yaml
 
 from chart import emit, values
+from chart.kustomize import MANIFESTS
 from chart.merge import Key, in_order, key_of, merged_documents, resolved
-from chart.variants import MANIFESTS, PROFILES, ChartError, Document, Variant, definitions, documents, variants
+from chart.variants import PROFILES, ChartError, Document, Variant, definitions, documents, variants
 from imagebuild.archive import tarball
 
 SOURCES = MANIFESTS / "chart"

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from localcluster.build import binaries
+from chart.kustomize import MANIFESTS, rendered
 from muster.api.installation import InstallationProfile
 
-MANIFESTS = Path(__file__).parents[2] / "manifests"
 PROFILES = tuple(profile.value for profile in InstallationProfile)
 Document = dict[str, Any]
 
@@ -87,15 +82,4 @@ def _hook() -> list[Document]:
 
 @functools.cache
 def _rendered(resources: tuple[str, ...], components: tuple[str, ...]) -> list[Document]:
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made).resolve()
-        parts = {
-            "resources": [os.path.relpath(MANIFESTS / name, folder) for name in resources],
-            "components": [os.path.relpath(MANIFESTS / "components" / name, folder) for name in components],
-        }
-        (folder / "kustomization.yaml").write_text(yaml.safe_dump(parts))
-        command = [str(binaries() / "kubectl"), "kustomize", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ChartError(f"kustomize refuses {', '.join(resources + components)}: {done.stderr.strip()}")
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.safe_load_all(rendered(resources, [f"components/{name}" for name in components])))

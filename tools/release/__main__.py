@@ -19,7 +19,6 @@ from chart.charts import write_charts
 from chart.variants import ChartError
 from gate.kept import clean_commit
 from imagebuild.report import BuildError, Step, say
-from localcluster.build import binaries
 from localcluster.errors import LocalClusterError
 from release.checks import (
     ReleaseError,
@@ -78,7 +77,7 @@ def fill(folder: Path, version: str, registry: str, notes: str, commit: str, *, 
         debian.check(SHIPPED)
     images = write_images(folder, version, registry)
     with Step("manifests"):
-        write_manifests(ROOT, binaries() / "kubectl", folder, version, images)
+        write_manifests(folder, version, images)
         write_charts(folder, version, {name: f"{it.repository}@{it.digest}" for name, it in images.items()})
     write_packages(ROOT, folder, version, commit_seconds)
     write_contents(folder, version, commit_seconds, with_sources=with_sources)

@@ -5,15 +5,12 @@ Tests: tests/integration/release/test_rendering.py.
 
 from __future__ import annotations
 
-import os
-import tempfile
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
-from imagebuild.report import run_quietly
+from chart.kustomize import MANIFESTS, rendered
 from release.images import NO_REGISTRY, ReleasedImage
 
 DEFINITIONS = {
@@ -53,44 +50,25 @@ _REGISTRY_HEADER = """\
 """
 
 
-def write_manifests(root: Path, kubectl: Path, folder: Path, version: str, images: Mapping[str, ReleasedImage]) -> None:
+def write_manifests(folder: Path, version: str, images: Mapping[str, ReleasedImage]) -> None:
     """Write every manifest of the release into `folder`.
 
     Args:
-        root: the repository.
-        kubectl: whose kustomize renders.
         folder: of the release.
         version: for the first lines.
         images: by their short names.
     """
     for name, source in DEFINITIONS.items():
         header = _DEFINITIONS_HEADER.format(version=version)
-        (folder / name).write_text(header + _kustomize(kubectl, root / "manifests" / source, {}))
+        (folder / name).write_text(header + rendered([source]))
     is_unset = any(image.repository.startswith(NO_REGISTRY) for image in images.values())
+    released = [
+        {"name": f"{NO_REGISTRY}/{name}", "newName": it.repository, "newTag": it.tag, "digest": it.digest}
+        for name, it in images.items()
+    ]
     for name, overlay in OVERLAYS.items():
         header = _OVERLAY_HEADER.format(version=version, overlay=overlay)
         if is_unset:
             header += _REGISTRY_HEADER.format(registry=NO_REGISTRY)
-        (folder / name).write_text(header + _kustomize(kubectl, root / "manifests/overlays" / overlay.folder, images))
-    (folder / "fleetpolicy.yaml").write_text((root / "manifests/fleetpolicy.yaml").read_text())
-
-
-def _kustomize(kubectl: Path, source: Path, images: Mapping[str, ReleasedImage]) -> str:
-    """Return an overlay with these images in place of its own."""
-    with tempfile.TemporaryDirectory() as scratch:
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "resources": [os.path.relpath(source, Path(scratch).resolve())],
-            "images": [
-                {
-                    "name": f"{NO_REGISTRY}/{name}",
-                    "newName": image.repository,
-                    "newTag": image.tag,
-                    "digest": image.digest,
-                }
-                for name, image in images.items()
-            ],
-        }
-        Path(scratch, "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-        return run_quietly([str(kubectl), "kustomize", scratch])
+        (folder / name).write_text(header + rendered([f"overlays/{overlay.folder}"], images=released))
+    shutil.copyfile(MANIFESTS / "fleetpolicy.yaml", folder / "fleetpolicy.yaml")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from localcluster.build import binaries
 from muster import __version__
 from release.images import NO_REGISTRY, SHIPPED, ReleasedImage
 from release.rendering import DEFINITIONS, OVERLAYS, write_manifests
@@ -17,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def render(folder: Path, registry: str) -> dict[str, str]:
     images = {name: ReleasedImage(f"{registry}/{name}", __version__, f"sha256:{name:0>64}") for name in SHIPPED}
-    write_manifests(ROOT, binaries() / "kubectl", folder, __version__, images)
+    write_manifests(folder, __version__, images)
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
