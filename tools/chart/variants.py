@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import yaml
@@ -52,7 +52,8 @@ class Variant:
 
 def variants() -> list[Variant]:
     """All that the chart takes: burn-in has checkers, and profiles before it have none."""
-    chosen = [Variant(profile, *flags) for profile in PROFILES for flags in itertools.product((False, True), repeat=5)]
+    options = list(itertools.product((False, True), repeat=len(fields(Variant)) - 1))
+    chosen = [Variant(profile, *flags) for profile in PROFILES for flags in options]
     return [
         each
         for each in chosen
