@@ -59,7 +59,7 @@ def write(images: Mapping[str, Contents], folder: Path, *, with_files: bool) -> 
             try:
                 files = _files(apt, f"{name}={version}", folder if with_files else None)
             except BuildError as error:
-                missing.append(f"{name} {version}: {str(error).splitlines()[-1]}")
+                missing.append(f"{name} {version}: {_cause(str(error))}")
                 continue
             about = {field: sorted(found) for field, found in vars(offer).items()}
             listed.append({"source": name, "version": version, **about, "files": files})
@@ -67,6 +67,13 @@ def write(images: Mapping[str, Contents], folder: Path, *, with_files: bool) -> 
         raise SupplyError("\n".join([f"{len(missing)} of {len(offers)} sources cannot be had:", *missing, _REMEDY]))
     (folder / "sources.json").write_text(json.dumps(listed, indent=2) + "\n")
     (folder / "README").write_text(_OFFER + (_FILES_HERE if with_files else _FILES_ELSEWHERE))
+
+
+def _cause(said: str) -> str:
+    """The line that names what could not be fetched, after which apt-get says that something could not; else the last
+    one."""
+    lines = said.splitlines()
+    return next((line for line in reversed(lines) if "://" in line), lines[-1])
 
 
 def find_offers(images: Mapping[str, Contents]) -> dict[tuple[str, str], Offer]:

@@ -70,3 +70,15 @@ def test_a_source_that_the_mirror_dropped_stops_the_release(tmp_path: Path, monk
     monkeypatch.setattr(fetch, "apt_for_base", lambda *_, **__: [apt(tmp_path, "")])
     with pytest.raises(SupplyError, match=r"(?s)3 of 3 sources cannot be had:\ngcc 14: .*rust-sqv 1\.3: .*`make lock`"):
         sources.write({"operator": contents(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=False)
+
+
+def test_the_file_that_could_not_be_fetched_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "apt-get"
+    failed = "E: Failed to fetch http://a.invalid/gcc_14.dsc  404  Not Found"
+    says = f"{failed}\nE: Failed to fetch some archives."
+    program.write_text(f"#!/bin/sh\ntest update = \"$1\" && exit 0\necho '{says}' >&2\nexit 100\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(fetch, "apt_for_base", lambda *_, **__: [str(program)])
+    with pytest.raises(SupplyError) as stopped:
+        sources.write({"operator": contents(tmp_path, "GPL-2")}, tmp_path / "sources", with_files=True)
+    assert f"gcc 14: {failed}" in str(stopped.value).splitlines()
