@@ -732,7 +732,7 @@ class _BareJob(msgspec.Struct):
 
 
 # Pods are far smaller; in memory an object may take thirty times its size, and each replica keeps all of them.
-MAX_TEMPLATE_BYTES = 128 * 1024  # manifests/components/jobs/training-admission.yaml has it, too
+MAX_TEMPLATE_BYTES = 128 * 1024  # manifests/components/jobs/training-admission.yaml refuses larger ones
 TEMPLATE_TOO_LARGE = "TemplateTooLarge"
 MAX_QUOTA_BYTES = 64 * 1024
 _jobs = msgspec.json.Decoder(_BareJob)

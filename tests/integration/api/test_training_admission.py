@@ -152,9 +152,10 @@ def test_without_a_fleet_policy_no_job_is_created(said: Callable[..., None]) -> 
         pytest.param(lambda size: [{"name": "A", "value": "aé" * size}], id="text"),
         pytest.param(lambda size: [{"name": "A", "value": ", " * size}], id="text with commas"),
         pytest.param(lambda size: [{}] * size, id="small parts"),
+        pytest.param(lambda size: [{"value": "a" * size}, *[None, True, 10**18, 0.5, "\u00a0"] * 600], id="all types"),
     ],
 )
-def test_a_template_that_is_read_is_never_refused_and_a_large_one_is(
+def test_a_template_that_the_operator_reads_is_taken_and_a_large_one_refused(
     api_server: ControlPlane,
     fleet_policy: Callable[..., None],
     said: Callable[..., None],
