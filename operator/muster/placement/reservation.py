@@ -54,7 +54,7 @@ def _needed_nodes(start: Domain, request: Request, candidates: CandidateNodes) -
 
 def _for_segments(start: Domain, segments: int, size: int, levels: int) -> list[Entry]:
     """The free nodes for so many segments, with as few missing as possible; of equal domains those first by name."""
-    domains = sorted(start.innermost(levels), key=lambda each: ([natural(name) for name in each.path], each.path))
+    domains = sorted(start.innermost(levels), key=lambda inner: ([natural(name) for name in inner.path], inner.path))
     offers: list[tuple[int, int]] = []  # nodes for one segment, as a negative number, and the place of their domain
     for place, domain in enumerate(domains):
         whole, rest = divmod(len(domain.nodes), size)
