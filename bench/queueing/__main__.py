@@ -95,13 +95,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--days", type=float, default=30.0, help="in which jobs come; each works to its end")
     parser.add_argument("--load", type=float, default=0.85, help="node time of all jobs, as a share of the fleet's")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--workloads", type=_names(WORKLOADS), default=list(CLUSTERS))
     parser.add_argument("--policies", type=_names(POLICIES), default=list(POLICIES))
     parser.add_argument(
         "--required",
         type=lambda text: [float(share) for share in text.split(",")],
-        default=[0.0, 0.5],
+        default=[0.0],
         help="shares of the jobs of 2 to 32 nodes that must lie in one rack or block, one case for each",
     )
     return parser.parse_args()

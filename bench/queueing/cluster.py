@@ -70,7 +70,7 @@ class Run:
         """How many nodes it wants now."""
         return self.missing or self.job.nodes
 
-    def seconds_left(self, now: float) -> float:
+    def remaining_seconds(self, now: float) -> float:
         """Seconds of work that are left now."""
         return self.remaining if self.since is None else self.remaining - max(now - self.since, 0.0)
 
@@ -149,21 +149,20 @@ class Cluster:
 
     def free_by_domain(self, level: str | None) -> Counter[tuple[str, ...]]:
         """Free nodes of each domain of a level; with None of the fleet."""
+        if level is None:
+            return Counter({(): len(self.free)})
         return Counter(self.domain(name, level) for name in self.free)
 
     def domain(self, name: str, level: str | None) -> tuple[str, ...]:
         """The domain of a level in which a node is."""
         return self.paths[name][: _LEVEL_DEPTH[level]] if level else ()
 
-    def fits(self, run: Run) -> bool:
-        """Whether it could start if all free nodes were for it."""
-        if run.needs > len(self.free):
-            return False
-        if run.job.level is None:
-            return True
-        if run.missing:
-            return self.free_by_domain(run.job.level)[self.domain(run.nodes[0], run.job.level)] >= run.missing
-        return max(self.free_by_domain(run.job.level).values()) >= run.needs
+    def has_room(self) -> bool:
+        """Whether a waiting job wants no more nodes than are free for it in one domain of its level."""
+        least: dict[str | None, int] = {}
+        for run in self.queue:
+            least[run.job.level] = min(run.needs, least.get(run.job.level, run.needs))
+        return any(needs <= max(self.free_by_domain(level).values(), default=0) for level, needs in least.items())
 
 
 def an_empty_cluster(nodes: int) -> Cluster:
@@ -243,7 +242,7 @@ class Simulation:
         seconds.free += span * len(cluster.free)
         seconds.down += span * len(cluster.down)
         seconds.reserved += span * self._reserved
-        if any(cluster.fits(run) for run in cluster.queue):
+        if cluster.has_room():
             seconds.refused += span * len(cluster.free)
 
     def _happen(self, kind: int, subject: object) -> bool | None:
@@ -328,7 +327,7 @@ class Simulation:
         if run.since is None:
             return
         unsaved = max(self.cluster.now - run.since, 0.0) % CHECKPOINT_SECONDS
-        run.remaining = run.seconds_left(self.cluster.now) + unsaved
+        run.remaining = run.remaining_seconds(self.cluster.now) + unsaved
         run.since = None
         run.lost += unsaved
         self.cluster.lost += unsaved * run.job.nodes
@@ -349,7 +348,7 @@ class Simulation:
         self._reserved = decision.reserved
         for run in decision.leaves:
             cluster.running.pop(run.job.name, None)
-            run.remaining, run.since, run.missing = run.seconds_left(cluster.now), None, 0
+            run.remaining, run.since, run.missing = run.remaining_seconds(cluster.now), None, 0
             self._release(run)
             if run in cluster.queue:
                 cluster.queue.remove(run)

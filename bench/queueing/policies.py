@@ -84,9 +84,9 @@ class _Estimates:
 
     factor: float
 
-    def seconds_left(self, run: Run, now: float) -> float:
+    def remaining_seconds(self, run: Run, now: float) -> float:
         """How long a job will run from now on."""
-        share = run.seconds_left(now) / run.job.seconds
+        share = run.remaining_seconds(now) / run.job.seconds
         said = self.factor * run.job.estimate_seconds
         return max(said - (1.0 - share) * run.job.seconds, _SOON)
 
@@ -119,7 +119,7 @@ class Easy:
         for run in behind:
             if run.needs > len(allocation.free):
                 continue
-            if shadow is None or cluster.now + self._estimates.seconds_left(run, cluster.now) <= shadow.at:
+            if shadow is None or cluster.now + self._estimates.remaining_seconds(run, cluster.now) <= shadow.at:
                 allocation.start(run)
             else:
                 shadow = self._start_beside(cluster, allocation, run, shadow)
@@ -142,7 +142,7 @@ class Easy:
         counts = Counter(cluster.domain(name, level) for name in allocation.free)
         holders = [*cluster.running.values(), *(run for run, _ in allocation.starts)]
         started = dict(allocation.starts)
-        ends = sorted((now + self._estimates.seconds_left(run, now), run.job.name, run) for run in holders)
+        ends = sorted((now + self._estimates.remaining_seconds(run, now), run.job.name, run) for run in holders)
         only = cluster.domain(first.nodes[0], level) if first.missing else None
         for at, _, run in ends:
             for node in (*run.nodes, *started.get(run, ())):
@@ -169,12 +169,12 @@ class Conservative:
         """Go through the queue with a profile of the nodes that are free from each moment on."""
         allocation = _Allocation(cluster)
         now = cluster.now
-        ends = [(now + self._estimates.seconds_left(run, now), run.job.nodes) for run in cluster.running.values()]
+        ends = [(now + self._estimates.remaining_seconds(run, now), run.job.nodes) for run in cluster.running.values()]
         profile = Profile(now, len(allocation.free), ends)
         for run in cluster.queue[:PLANNED_AHEAD]:
             if not allocation.free:
                 break
-            seconds = self._estimates.seconds_left(run, now)
+            seconds = self._estimates.remaining_seconds(run, now)
             at = profile.earliest(run.needs, seconds, now)
             if at == now and not allocation.start(run):
                 at = profile.earliest(run.needs, seconds, profile.next_change(now))
@@ -243,7 +243,7 @@ class Oracle:
         """Let the smallest ones run."""
         stalled = [run for run in cluster.queue if run.missing]
         active = [*cluster.running.values(), *cluster.queue]
-        active.sort(key=lambda run: (run.seconds_left(cluster.now) * run.job.nodes, run.job.name))
+        active.sort(key=lambda run: (run.remaining_seconds(cluster.now) * run.job.nodes, run.job.name))
         room = len(cluster.free) + sum(len(run.nodes) for run in active)
         chosen = []
         for run in active:

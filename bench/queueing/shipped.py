@@ -1,7 +1,7 @@
 """The shipped plan as a policy of the bench, and what its steps take of the processor."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -19,16 +19,18 @@ class _Over(Enum):
     OVER = auto()
 
 
-MEASURED_EVERY = 16
-"""Of so many plans one is worked out, and timed, to its end."""
+TIMED_EVERY = 64
+"""Of so many plans one is worked out to its end, and timed."""
+FIRST_JOBS = 32
+"""The others are made for so many jobs first; mostly these are given, or reserve, all nodes that are free."""
 
 
 @dataclass
 class Muster:
     """`muster.queueing.queue.plan_steps`, without limits, quotas and priorities.
 
-    The answers come in the order of the queue, and none depends on a later one. So a plan is left as soon as each free
-    node is given away or reserved, apart from those that are timed.
+    No answer depends on the jobs behind. So the plan is that of the first jobs where these leave no free node, apart
+    from the plans that are timed.
 
     Attributes:
         plans: seconds of a core of each plan that was timed.
@@ -45,19 +47,27 @@ class Muster:
         if not cluster.free:  # no answer can be a place
             return Decision(())
         self._made += 1
-        timed = self._made % MEASURED_EVERY == 1
-        runs = {run.job.name: run for run in cluster.queue}
+        timed = self._made % TIMED_EVERY == 1
+        if not timed and len(cluster.queue) > FIRST_JOBS:
+            decision, unassigned = self._decide(cluster, cluster.queue[:FIRST_JOBS], timed)
+            if unassigned == 0:
+                return decision
+        return self._decide(cluster, cluster.queue, timed)[0]
+
+    def _decide(self, cluster: Cluster, queue: Sequence[Run], timed: bool) -> tuple[Decision, int]:
+        """The decision, and how many free nodes are neither given away nor reserved then."""
+        runs = {run.job.name: run for run in queue}
         reserved: dict[str, str] = {}
         starts: list[tuple[Run, tuple[str, ...]]] = []
         unassigned = len(cluster.free)
-        steps = plan_steps(cluster.fleet, [waiting_job(run) for run in cluster.queue], {}, {}, reserved)
+        steps = plan_steps(cluster.fleet, [waiting_job(run) for run in queue], {}, {}, reserved)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
                 starts.append((runs[step[0]], step[1].answer.nodes))
                 unassigned -= len(starts[-1][1])
             if unassigned == len(reserved) and not timed:
                 break
-        return Decision(starts, reserved=len(reserved))
+        return Decision(starts, reserved=len(reserved)), unassigned - len(reserved)
 
     def _timed(self, steps: Iterator[_Step]) -> Iterator[_Step]:
         whole = longest = 0.0

@@ -2,6 +2,7 @@
 named after."""
 
 import pytest
+from bench.queueing import shipped
 from bench.queueing.cluster import CHECKPOINT_SECONDS, NodeSeconds, Policy, Run, Simulation, an_empty_cluster, simulate
 from bench.queueing.outcome import fairness, figures_of, percentile
 from bench.queueing.policies import Conservative, Easy, Fifo, NoReservations, Oracle, Profile
@@ -118,6 +119,16 @@ def test_muster_reserves_what_a_waiting_job_could_use() -> None:
     assert all(longest <= whole for longest, whole in zip(plans.longest_steps, plans.plans, strict=True))
 
 
+def test_a_plan_of_the_first_jobs_starts_what_the_whole_plan_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = draw("kalos", 2, 64, 4, 0.9, required=0.5)
+
+    def begun(first: int) -> list[float | None]:
+        monkeypatch.setattr(shipped, "FIRST_JOBS", first)
+        return [run.first_start for run in simulate(Muster(), jobs, 64, 4, 2).runs]
+
+    assert begun(2) == begun(len(jobs))
+
+
 @pytest.mark.parametrize("make", EVERY_POLICY)
 def test_node_time_is_conserved_and_all_work_is_done(make: type[Policy]) -> None:
     """A node that was given twice would stop the simulation."""
@@ -135,7 +146,7 @@ def test_node_time_is_conserved_and_all_work_is_done(make: type[Policy]) -> None
 
 def test_the_same_seed_gives_the_same_figures() -> None:
     def figures(seed: int) -> dict[str, float]:
-        jobs = draw("seren", seed, 64, 2, 0.9)
+        jobs = draw("kalos", seed, 64, 2, 0.9)
         return figures_of(simulate(Easy(2), jobs, 64, 2, seed), None, 2)
 
     assert figures(1) == figures(1) != figures(2)
