@@ -11,7 +11,7 @@ from pydantic import Field
 
 from muster.answers.explanation import ENDED, OUTPUT_VERSION, JobEvent, explain, newest_events
 from muster.answers.health import HealthRow
-from muster.answers.queue import estimated_text
+from muster.answers.queue import start_text
 from muster.answers.reported import has_untimed_steps
 from muster.answers.text_parts import count, duration, folded
 from muster.answers.training import OpenIncident, open_incident, step_rate, still_since
@@ -260,12 +260,8 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
             yield f"{place}it starts when {count(waiting.needs, 'node')} {verb} free for it at once ({free})"
         else:
             yield f"{place}it starts on {count(waiting.needs, 'node')}, all at once"
-        estimate = status.start_estimate
-        if estimate is not None and estimate.started_time is None:
-            when = (
-                f"about {estimated_text(estimate.time, now)} (UTC)" if estimate.time is not None else "at no known time"
-            )
-            yield f"by Muster's estimate it starts {when}: {estimate.reason}"
+        if starts := start_text(job, now):
+            yield starts
     if record is None:
         return
     if record.unfenced_workers:

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from muster.answers.explanation import OUTPUT_VERSION
-from muster.answers.text_parts import count, duration
+from muster.answers.text_parts import age, count, duration, on_one_line
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
 from muster.queueing.ends import BASIS_TEXT, end_of, history
@@ -138,6 +138,53 @@ def estimated_text(time: datetime | None, now: datetime) -> str:
     time = now + timedelta(minutes=minutes)
     day = "" if time.date() == now.date() else f"{time:%m-%d} "
     return f"{day}{time:%H:%M}, in {duration(minutes * 60)}"
+
+
+def start_text(job: TrainingJob, now: datetime) -> str:
+    """Say when a waiting job starts, by Muster's estimate; "" where nothing is estimated."""
+    estimate = job.status.start_estimate
+    if estimate is None or estimate.started_time is not None:
+        return ""
+    when = f"about {estimated_text(estimate.time, now)} (UTC)" if estimate.time is not None else "at no known time"
+    return f"by Muster's estimate it starts {when}: {estimate.reason}"
+
+
+QUEUE_HEADS = ("PLACE", "JOB", "NODES", "WAITS", "RESERVED", "STARTS ABOUT", "WHY")
+HOLDER_HEADS = ("NODES", "HELD BY", "STATE", "ENDS ABOUT", "WHY")
+
+
+def queue_cells(it: QueueView) -> list[list[str]]:
+    """Return the jobs that wait as the lines of a table with QUEUE_HEADS."""
+    return [
+        [
+            str(row.position or ""),
+            _called(it, row.namespace, row.name),
+            f"{row.nodes} in one {row.level}" if row.level else str(row.nodes),
+            age(row.since, it.time),
+            str(row.reserved or ""),
+            estimated_text(row.starts, it.time),
+            on_one_line(row.why),
+        ]
+        for row in it.queue
+    ]
+
+
+def holder_cells(it: QueueView) -> list[list[str]]:
+    """Return the jobs that hold nodes as the lines of a table with HOLDER_HEADS."""
+    return [
+        [
+            str(row.nodes),
+            _called(it, row.namespace, row.name),
+            on_one_line(row.state),
+            estimated_text(row.ends, it.time),
+            on_one_line(row.why),
+        ]
+        for row in it.holders
+    ]
+
+
+def _called(it: QueueView, namespace: str, name: str) -> str:
+    return name if it.namespace else f"{namespace}/{name}"
 
 
 def _row(job: TrainingJob) -> QueueRow:

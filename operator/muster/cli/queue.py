@@ -7,7 +7,17 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.answers.lists import listed
-from muster.answers.queue import NOT_COUNTED, QueueView, estimated_text, head_text, queue_view, score_text
+from muster.answers.queue import (
+    HOLDER_HEADS,
+    NOT_COUNTED,
+    QUEUE_HEADS,
+    QueueView,
+    head_text,
+    holder_cells,
+    queue_cells,
+    queue_view,
+    score_text,
+)
 from muster.answers.roles import FLEET_ROLE
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
@@ -70,37 +80,17 @@ async def find(session: Session, *, one_namespace: bool = False) -> QueueView:
 
 def render(console: Console, it: QueueView) -> None:
     """Print the queue."""
-    several = not it.namespace
-
-    def called(namespace: str, name: str) -> str:
-        return f"{namespace}/{name}" if several else name
-
     console.print(Text(show.on_one_line(head_text(it)), style="bold"))
-    if it.queue:
-        console.print()
-        table = show.table(
-            *("PLACE", "JOB", "NODES", "WAITS", "RESERVED", "STARTS ABOUT", "WHY"),
-            numbers=("PLACE", "NODES", "RESERVED"),
-            whole=("WAITS", "STARTS ABOUT"),
-        )
-        for row in it.queue:
-            inside = f" in one {row.level}" if row.level else ""
-            table.add_row(
-                *(str(row.position or ""), called(row.namespace, row.name), f"{row.nodes}{inside}"),
-                *(show.age(row.since, it.time), str(row.reserved or "")),
-                *(estimated_text(row.starts, it.time), show.on_one_line(row.why)),
-            )
-        console.print(table)
-    if it.holders:
-        console.print()
-        columns = ("NODES", "HELD BY", "STATE", "ENDS ABOUT", "WHY")
-        table = show.table(*columns, numbers=("NODES",), whole=("STATE", "ENDS ABOUT"))
-        for held in it.holders:
-            table.add_row(
-                *(str(held.nodes), called(held.namespace, held.name), show.on_one_line(held.state)),
-                *(estimated_text(held.ends, it.time), show.on_one_line(held.why)),
-            )
-        console.print(table)
+    for heads, rows, numbers, whole in (
+        (QUEUE_HEADS, queue_cells(it), ("PLACE", "NODES", "RESERVED"), ("WAITS", "STARTS ABOUT")),
+        (HOLDER_HEADS, holder_cells(it), ("NODES",), ("STATE", "ENDS ABOUT")),
+    ):
+        if rows:
+            table = show.table(*heads, numbers=numbers, whole=whole)
+            for row in rows:
+                show.add(table, *row)
+            console.print()
+            console.print(table)
     console.print()
     console.print(Text(f"{score_text(it.score)} ({NOT_COUNTED})", style="dim"))
     for note in it.notes:

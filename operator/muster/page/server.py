@@ -20,6 +20,16 @@ from prometheus_client import generate_latest
 
 from muster.answers import job_text
 from muster.answers.overview import overview
+from muster.answers.queue import (
+    HOLDER_HEADS,
+    NOT_COUNTED,
+    QUEUE_HEADS,
+    holder_cells,
+    queue_cells,
+    queue_view,
+    score_text,
+    start_text,
+)
 from muster.answers.reported import report
 from muster.answers.text_parts import printable
 from muster.answers.without_jobs import WITHOUT_JOBS
@@ -129,6 +139,7 @@ class Page:
             made.router.add_get(path, _static((folder / file).read_text("utf-8"), kind))
         made.router.add_get("/api/jobs", self._for_user(self._jobs))
         made.router.add_get("/api/jobs/{namespace}/{name}", self._for_user(self._job))
+        made.router.add_get("/api/queue", self._for_user(self._queue))
         made.router.add_get("/api/fleet", self._for_user(self._fleet))
         made.router.add_get("/api/report", self._for_user(self._report))
         return made
@@ -244,6 +255,23 @@ class Page:
             lambda: clean(overview(self._seen.jobs(visible), "", self._now(), ended=ended, notes=notes).to_json()),
         )
 
+    async def _queue(self, _: web.Request, user: User) -> Any:
+        visible = await self._namespaces(user)
+        return self._made.get(("queue", visible), lambda: clean(self._queue_answer(visible)))
+
+    def _queue_answer(self, visible: frozenset[str] | None) -> Any:
+        """The queue as tables, of the jobs in the namespaces that the reader may see; None: of all."""
+        jobs = [job for job in self._seen.jobs(visible) if isinstance(job, TrainingJob)]
+        it = queue_view(jobs, "", self._now())
+        tables = (
+            ("Jobs that wait", QUEUE_HEADS, queue_cells(it)),
+            ("Jobs that hold nodes", HOLDER_HEADS, holder_cells(it)),
+        )
+        return {
+            "tables": [{"title": title, "heads": heads, "rows": rows} for title, heads, rows in tables if rows],
+            "remarks": [f"{score_text(it.score)} ({NOT_COUNTED})", "times are UTC"],
+        }
+
     async def _job(self, request: web.Request, user: User) -> Any:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         if max(len(namespace), len(name)) > MAX_NAME_CHARACTERS:
@@ -282,6 +310,7 @@ class Page:
             else [],
             "warnings": [warning.to_json() for warning in job.status.warnings],
             "waiting": job.status.waiting.to_json() if job.status.waiting else None,
+            "starts": start_text(job, now),
             "incidents": [incident.to_json() for incident in job.status.incidents],
             "nodes": job.status.nodes,
         }

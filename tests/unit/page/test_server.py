@@ -41,7 +41,7 @@ def two_tenants(fleet: Fleet) -> None:
     )
 
 
-@pytest.mark.parametrize("path", ["/api/jobs", "/api/fleet", "/api/jobs/team-a/ours"])
+@pytest.mark.parametrize("path", ["/api/jobs", "/api/queue", "/api/fleet", "/api/jobs/team-a/ours"])
 @pytest.mark.parametrize("token", [None, "", "unknown", "x" * 9000, "caf\u00e9"])
 async def test_who_is_not_known_gets_nothing(fleet: Fleet, ask: Ask, path: str, token: str | None) -> None:
     two_tenants(fleet)
@@ -85,6 +85,38 @@ async def test_who_may_see_nodes_learns_no_jobs_by_them(fleet: Fleet, ask: Ask) 
     assert body["groups"][0]["nodes"][0]["job"] == "team-a/ours"
     assert "job" not in body["groups"][0]["nodes"][1]
     assert body["counts"] == {"used": 1, "free": 1, "unhealthy": 1, "notReady": 0}
+
+
+def waits(name: str, namespace: str, reason: str) -> Any:
+    estimate = {"time": (NOW + timedelta(minutes=40)).isoformat(), "reason": reason, "generation": 1}
+    waiting = {"needs": 4, "position": 1, "queued": 2, "reserved": 3}
+    return a_job(name, namespace, state="Pending", reason="InsufficientNodes", waiting=waiting, startEstimate=estimate)
+
+
+async def test_the_queue_is_that_of_the_command_line_and_of_what_its_reader_may_see(fleet: Fleet, ask: Ask) -> None:
+    fleet.has(
+        *(a_job("ours", "team-a", **a_life("gpu-1")), a_job("theirs", "team-b", state="Running", nodes=["gpu-2"])),
+        *(waits("big", "team-a", "team-a/ours ends"), waits("far", "team-b", "team-b/theirs ends")),
+    )
+    status, body, _ = await ask("/api/queue")
+    assert status == 200
+    assert [[row[1] for row in table["rows"]] for table in body["tables"]] == [
+        ["team-a/big", "team-b/far"],
+        ["team-a/ours", "team-b/theirs"],
+    ]
+    assert body["tables"][0]["rows"][0][-2:] == [f"{NOW + timedelta(minutes=40):%H:%M}, in 40m", "team-a/ours ends"]
+    assert body["remarks"][0].startswith("no start could be compared with an estimate yet (not counted:")
+    tenant = (await ask("/api/queue", fleet.reviews.tenant("anna", "team-a")))[1]
+    assert "team-b" not in json.dumps(tenant)
+    assert "team-a/big" in json.dumps(tenant)
+
+
+async def test_a_job_that_waits_says_when_it_may_start(fleet: Fleet, ask: Ask) -> None:
+    fleet.has(waits("big", "team-a", "team-a/ours ends"), a_job("ours", "team-a", **a_life("gpu-1")))
+    starts = (await ask("/api/jobs/team-a/big"))[1]["starts"]
+    when = f"{NOW + timedelta(minutes=40):%H:%M}, in 40m"
+    assert starts == f"by Muster's estimate it starts about {when} (UTC): team-a/ours ends"
+    assert (await ask("/api/jobs/team-a/ours"))[1]["starts"] == ""
 
 
 async def test_answers_made_for_one_are_not_given_to_another(fleet: Fleet, ask: Ask) -> None:

@@ -18,7 +18,7 @@ const REPAIRS = { R0: "in place", R0b: "by a new pod", R2: "by a new node", R4: 
 const GOOD = new Set(["Running", "Saving"]), BAD = new Set(["Stalled", "Failed", "Unreadable"]), DONE = new Set(["Succeeded"]);
 const COLUMNS = [["job"], ["now"], ["since", "for"], ["n", "nodes"], ["n", "step"], ["n", "speed"], ["n", "ETTR"], ["saved", "saved"], ["reason"]];
 const POINT = "Point at a node, or move with the arrow keys.";
-const EVERY = { jobs: 3000, fleet: 5000, one: 3000, report: 60000 }, LONGEST = 60000, WAITS = 20000;
+const EVERY = { jobs: 3000, queue: 10000, fleet: 5000, one: 3000, report: 60000 }, LONGEST = 60000, WAITS = 20000;
 
 let token = sessionStorage.getItem("token") || "";
 let round = 0; // grows with each sign-in: what was asked before it is not drawn after it
@@ -258,7 +258,7 @@ function drawJobs(body) {
   }
   for (const [key, row] of rows) if (!wanted.has(key)) { row.remove(); rows.delete(key); }
   tellFound();
-  at("jobs").hidden = false;
+  at("jobs").hidden = at("queue").hidden = false;
   at("rows").dataset.drawnMilliseconds = (performance.now() - start).toFixed(1);
 }
 // What may be long is cut after three lines; all of it is behind the name of the job.
@@ -346,6 +346,7 @@ function drawOne(key, body) {
   if (life) parts.push(el("h3", { text: "Life" }), ...strip(life));
   if (waiting) {
     parts.push(el("h3", { text: "What it waits for" }), el("p", { class: "message", text: `${waiting.needs} nodes${waiting.level ? ` in one ${waiting.level}` : ""}${waiting.fleet ? `; ${waiting.free} free, ${waiting.suitable} suitable of ${waiting.fleet}` : ""}` }));
+    if (body.starts) parts.push(el("p", { class: "message", text: body.starts }));
     const why = [...(waiting.blockers || []).map((each) => `${number(each.nodes)} nodes: ${each.reason}`), ...(waiting.remedies || []).map((text) => `it starts when: ${text}`)];
     parts.push(el("ul", { class: "plain" }, ...why.map((text) => el("li", { text }))));
   }
@@ -398,14 +399,21 @@ function bar(buckets) {
   }
   return made;
 }
+function tablesOf(body, isNumber) {
+  return body.tables.flatMap(({ title, heads, rows }) => [el("h3", { text: title }),
+    table(heads.map((head) => head.toLowerCase().replace("gpu", "GPU")), rows, heads.map((_, at) => at).filter((at) => isNumber(heads[at], at)))]);
+}
+function drawQueue(body) {
+  at("waiting").replaceChildren(...(body.tables.length ? [] : [el("p", { class: "quiet", text: "no job that you may see waits or holds nodes" })]),
+    ...tablesOf(body, (head) => ["PLACE", "NODES", "RESERVED"].includes(head)), ...body.remarks.map((text) => el("p", { class: "quiet", text })));
+}
 let reported = "";
 function drawReport(body) {
   const { ageSeconds, ...rest } = body;
   const same = JSON.stringify(rest);
   if (reported === same) return;
   reported = same;
-  const tables = body.tables.flatMap(({ title, heads, rows }) => [el("h3", { text: title }),
-    table(heads.map((head) => head.toLowerCase().replace("gpu", "GPU")), rows, heads.map((_, at) => at).filter((at) => at && !["CLASS", "STATE"].includes(heads[at])))]);
+  const tables = tablesOf(body, (head, at) => at && !["CLASS", "STATE"].includes(head));
   const [known, unknown] = facts(body.figures);
   at("told").replaceChildren(el("p", { class: "quiet", text: `${body.period}${body.tables.length ? "" : ": no job has had nodes in this time"}` }),
     el("dl", { class: "numbers" }, ...known), bar(body.buckets), ...tables, ...unknown,
@@ -417,8 +425,8 @@ function leave(words = "") {
   token = "";
   round += 1;
   sessionStorage.removeItem("token");
-  for (const id of ["fleet", "report", "one", "jobs", "leave"]) at(id).hidden = true;
-  at("rows").replaceChildren(); at("map").replaceChildren(); at("one").replaceChildren(); at("legend").replaceChildren(); at("told").replaceChildren();
+  for (const id of ["fleet", "queue", "report", "one", "jobs", "leave"]) at(id).hidden = true;
+  at("rows").replaceChildren(); at("map").replaceChildren(); at("one").replaceChildren(); at("legend").replaceChildren(); at("told").replaceChildren(); at("waiting").replaceChildren();
   rows.clear(); cells.clear(); shape = ""; order = []; current = null; drawn = reported = "";
   put(at("summary"), ""); put(at("who"), ""); put(at("cell"), POINT); at("find").value = "";
   troubles.clear();
@@ -453,6 +461,12 @@ again("one", async () => {
     throw Object.assign(new Error(`${key}: ${error.message}`), { status: error.status });
   }
 });
+again("queue", async () => {
+  if (!at("queue").open) return null;
+  const body = await ask("api/queue");
+  return () => drawQueue(body);
+});
+at("queue").addEventListener("toggle", () => questions.queue());
 again("report", async () => {
   if (!at("report").open) return null;
   const days = at("days").value;

@@ -54,7 +54,9 @@ def a_fleet(blocks: int, words: str = HOSTILE) -> list[Any]:
         "remedies": ["32 more free nodes in one block"],
     }
     pending = {"state": "Pending", "reason": "WaitingForNodes"}
-    made.append(a_job("next-run", "research", 128, **pending, waiting={**needs, **told, "domains": []}))
+    estimate = {"time": (NOW + timedelta(minutes=40)).isoformat(), "reason": "research/audio ends by its step rate"}
+    waits = {**needs, **told, "domains": [], "reserved": 96}
+    made.append(a_job("next-run", "research", 128, **pending, waiting=waits, startEstimate=estimate))
     stalled = {"type": "Stalled", "status": "True", "reason": "Budget", "lastTransitionTime": before(2 * HOUR)}
     made.append(a_job("speech", "other", 4, state="Stalled", conditions=[{**stalled, "message": words}]))
     return made
@@ -94,6 +96,27 @@ async def test_fleet_and_jobs_are_seen_and_hostile_words_are_only_words(tab: Tab
     assert await tab.run("document.title") == "Muster"
     assert "onerror" in rows[0], "what he wrote is shown as he wrote it"
     assert "\u202e" not in rows[0]
+
+
+async def test_the_queue_shows_who_waits_and_when_it_may_start(tab: Tab) -> None:
+    await sign_in(tab)
+    await tab.run("document.querySelector('#queue summary').click()")
+    await tab.until("document.querySelectorAll('#waiting table').length === 2")
+    heads, first, *_ = await tab.run("[...document.querySelectorAll('#waiting tr')].map((row) => row.innerText)")
+    assert heads.split("\t") == ["place", "job", "nodes", "waits", "reserved", "starts about", "why"]
+    assert first.split("\t")[1:3] == ["research/next-run", "128 in one block"]
+    assert first.split("\t")[4:] == [
+        "96",
+        f"{NOW + timedelta(minutes=40):%H:%M}, in 40m",
+        "research/audio ends by its step rate",
+    ]
+    assert "no start could be compared" in await tab.run("document.getElementById('waiting').innerText")
+    await tab.run("document.getElementById('queue').scrollIntoView()")
+    await tab.photograph(PICTURES / "queue.png")
+    await tab.run("location.hash = '#/research/next-run'")
+    await tab.until("document.getElementById('one').innerText.includes('it starts about')")
+    await tab.run("document.getElementById('one').scrollIntoView()")
+    await tab.photograph(PICTURES / "waits.png")
 
 
 async def test_one_job_shows_its_life_and_its_report(tab: Tab) -> None:
