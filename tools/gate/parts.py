@@ -72,7 +72,11 @@ PARTS = (
     Part(
         "unit-lives",
         tests=_nightly(
-            "unit", *(f"simulate/test_{name}.py" for name in ("accounts", "fleets", "new_lives", "observe", "shown_by"))
+            "unit",
+            *(
+                f"simulate/test_{name}.py"
+                for name in ("accounts", "fleets", "new_lives", "observe", "shown_by", "starts")
+            ),
         ),
         workers=2,
         pytest=_SPREAD,
