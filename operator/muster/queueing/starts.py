@@ -21,7 +21,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.placement.usable import usable_nodes
 from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
-from muster.queueing.limits import BEHIND_IN_QUEUE
+from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
@@ -30,6 +30,7 @@ MAX_ESTIMATED = 16
 """For so many jobs of the queue, the first ones, it is estimated when they start."""
 # The answers to jobs that only nodes keep waiting; the others reserve none.
 _FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", BEHIND_IN_QUEUE})
+_APART = "too few nodes that it could use are side by side"
 _REMEDY = "set spec.queueing.expectedDurationSeconds there"
 
 
@@ -133,6 +134,7 @@ class _Walk:
         self._now = now
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
+        self._by_namespace: dict[str, list[str]] | None = None
         self._after_holders: dict[frozenset[str], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
@@ -143,8 +145,66 @@ class _Walk:
         if isinstance(answer, Placed):
             self._assign_nodes(job, (*answer.nodes, *answer.spares), 0.0)
             return StartEstimate(self._now, "its nodes are promised to it")
+        if isinstance(answer, OverLimit) and answer.ever:
+            return (yield from self._next_within_limit(job, answer))
         if answer.reason not in _FOR_NODES:
-            return StartEstimate(None, f"not nodes but {answer.reason} keeps it waiting")
+            return StartEstimate(None, _not_nodes(answer))
+        best, by_time = yield from self._best_domain(job)
+        if best is None:
+            return StartEstimate(None, _APART)
+        seconds = best.last.seconds
+        kept = _Freed(seconds, _Event.WAITING_JOB_STARTS, job.job_uid)
+        if job.request.segment_size == 1:  # as its reservation does
+            for freed, nodes in by_time:
+                if freed.seconds < seconds:
+                    self._kept.update((node.entry.name, kept) for node in nodes)
+        self._assign_nodes(job, best.nodes, seconds)
+        if math.isinf(seconds):
+            return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
+        return self._estimate(best.last, self._known_text(best.last, job))
+
+    def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
+        """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
+        limited = self._when_ended(
+            job.namespace, answer.held + sum(answer.kept_for.values()) + answer.adds - answer.limit
+        )
+        if limited is None:
+            return StartEstimate(None, _not_nodes(answer))
+        if math.isinf(limited.seconds):
+            return StartEstimate(None, f"its namespace is at its limit, and {self._unknown_text(limited, job)}")
+        if not answer.fits:
+            best, _ = yield from self._best_domain(job)
+            if best is None:
+                return StartEstimate(None, _APART)
+            if math.isinf(best.last.seconds):
+                return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
+            if best.last.seconds > limited.seconds:
+                return self._estimate(best.last, self._known_text(best.last, job))
+        return self._estimate(limited, f"its namespace is at its limit until {self._known_text(limited, job)}")
+
+    def _estimate(self, last: _Freed, reason: str) -> StartEstimate:
+        return StartEstimate(self._now + timedelta(seconds=last.seconds), reason)
+
+    def _when_ended(self, namespace: str, nodes: int) -> _Freed | None:
+        """Return when jobs of a namespace that hold so many nodes together have ended; None if it has too few."""
+        ends = [(self._end_of(uid)[0], len(self._fleet.nodes_of(uid))) for uid in self._holders_in(namespace)]
+        for freed, held in sorted(ends, key=lambda end: _order(end[0])):
+            nodes -= held
+            if nodes <= 0:
+                return freed
+        return None
+
+    def _holders_in(self, namespace: str) -> Sequence[str]:
+        """Return the uids of the jobs of a namespace that hold nodes."""
+        if self._by_namespace is None:
+            self._by_namespace = {}
+            for uid, name in self._fleet.names.items():
+                if self._fleet.nodes_of(uid):
+                    self._by_namespace.setdefault(name.partition("/")[0], []).append(uid)
+        return self._by_namespace.get(namespace, ())
+
+    def _best_domain(self, job: WaitingJob) -> Generator[None, None, tuple[_Choice | None, _ByTime]]:
+        """Return the domain that can hold a job first, with its nodes by the time at which they are free."""
         yield from Space(self._fleet).prepare(job.request)
         levels = len(self._fleet.policy.topology.levels)
         best: _Choice | None = None
@@ -154,18 +214,7 @@ class _Walk:
             choice = _choice(path, by_time, job.request, levels)
             if choice is not None and (best is None or choice.order < best.order):
                 best, in_best = choice, by_time
-        if best is None:
-            return StartEstimate(None, "too few nodes that it could use are side by side")
-        seconds = best.last.seconds
-        kept = _Freed(seconds, _Event.WAITING_JOB_STARTS, job.job_uid)
-        if job.request.segment_size == 1:  # as its reservation does
-            for freed, nodes in in_best:
-                if freed.seconds < seconds:
-                    self._kept.update((node.entry.name, kept) for node in nodes)
-        self._assign_nodes(job, best.nodes, seconds)
-        if math.isinf(seconds):
-            return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
-        return StartEstimate(self._now + timedelta(seconds=seconds), self._known_text(best.last, job))
+        return best, in_best
 
     def _assign_nodes(self, job: WaitingJob, nodes: Iterable[str], seconds: float) -> None:
         lasts = self._ends.of_waiting(job.job_uid)
@@ -237,6 +286,10 @@ class _Walk:
 
     def _visible_name(self, uid: str, job: WaitingJob) -> str:
         return visible_name(self._names.get(uid) or self._fleet.name_of(uid), job.request.viewer)
+
+
+def _not_nodes(answer: NotPlaced) -> str:
+    return f"not nodes but {answer.reason} keeps it waiting"
 
 
 def _for(name: str, verb: str) -> str:

@@ -20,7 +20,7 @@ NOW = at(0)
 HOUR = 3600.0
 
 
-def held(text: str, **counts: str) -> Fleet:
+def busy(text: str, **counts: str) -> Fleet:
     """A fleet as of `tree`, of which the nodes named in `counts` are held by the jobs of these names."""
     fleet = tree(text)
     for job, nodes in counts.items():
@@ -35,6 +35,7 @@ def starts(
     ends: Mapping[str, float | JobEnd] | None = None,
     lasts: Mapping[str, float] | None = None,
     limits: Mapping[str, int] | None = None,
+    held: Mapping[str, int] | None = None,
 ) -> dict[str, tuple[float | None, str]]:
     """The estimates by job, as seconds from now and the reason.
 
@@ -52,7 +53,7 @@ def starts(
         seconds = (lasts or {}).get(uid.removeprefix("uid-of-"))
         return RemainingTime(seconds, EndBasis.EXPECTED if seconds is not None else None, "")
 
-    answers = plan(fleet, jobs, limits or {}, {})
+    answers = plan(fleet, jobs, limits or {}, held or {})
     steps = start_times(
         fleet, [(job, answers[job.job_uid].answer) for job in order(jobs)], Ends(of_holder, of_waiting), NOW
     )
@@ -70,7 +71,7 @@ def starts(
     }
 
 
-TWO = held("b1/r1:4", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3")
+TWO = busy("b1/r1:4", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3")
 
 
 @pytest.mark.parametrize(
@@ -86,14 +87,14 @@ def test_it_waits_for_the_last_of_the_nodes_that_it_needs(nodes: int, said: tupl
 
 
 def test_the_domain_that_is_free_first_counts() -> None:
-    fleet = held("b1/r1:2 b1/r2:2", a="b1-r1-0", b="b1-r2-0 b1-r2-1")
+    fleet = busy("b1/r1:2 b1/r2:2", a="b1-r1-0", b="b1-r2-0 b1-r2-1")
     job = wants("job", 2, required="rack")
     assert starts(fleet, [job], {"a": HOUR, "b": 600}) == {"job": (600, "default/b ends by its step rate")}
     assert starts(fleet, [job], {"b": 600}) == {"job": (600, "default/b ends by its step rate")}
 
 
 def test_segments_need_whole_ones_in_a_domain() -> None:
-    fleet = held("b1/r1:3 b1/r2:3", a="b1-r1-0", b="b1-r1-1 b1-r2-0 b1-r2-1")
+    fleet = busy("b1/r1:3 b1/r2:3", a="b1-r1-0", b="b1-r1-1 b1-r2-0 b1-r2-1")
     ends = {"a": 600, "b": HOUR}
     assert starts(fleet, [wants("job", 2, segment_size=2)], ends)["job"][0] == 600
     assert starts(fleet, [wants("job", 4, segment_size=2)], ends)["job"][0] == HOUR
@@ -115,14 +116,14 @@ def test_jobs_behind_wait_for_those_before_them() -> None:
 
 
 def test_what_is_reserved_is_not_taken_before() -> None:
-    fleet = held("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
+    fleet = busy("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
     jobs = queue(wants("first", 4), wants("second", 1))
-    ends = {name: (600, "default/a ends by its step rate") for name in ("first", "second")}
+    ends = dict.fromkeys(("first", "second"), (600, "default/a ends by its step rate"))
     assert starts(fleet, jobs, {"a": 600}) == ends
 
 
 def test_segments_keep_no_more_than_they_need() -> None:
-    fleet = held("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
+    fleet = busy("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
     jobs = queue(wants("first", 4, segment_size=2), wants("second", 1))
     assert starts(fleet, jobs, {"a": 600})["second"] == (0, "its nodes are promised to it")
 
@@ -187,6 +188,36 @@ def test_without_waiting_for_nodes_there_is_no_estimate() -> None:
         "huge": (None, "not nodes but NeverFits keeps it waiting"),
         "other": (700, "default/b ends by its step rate"),
     }
+
+
+LIMITED = busy("b1/r1:9", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3 b1-r1-4 b1-r1-5")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ends", "said"),
+    [
+        (2, {"a": 600, "b": HOUR}, (600, "its namespace is at its limit until default/a ends by its step rate")),
+        (3, {"a": 600, "b": HOUR}, (HOUR, "its namespace is at its limit until default/b ends by its step rate")),
+        (3, {"a": 600}, (None, f"its namespace is at its limit, and when default/b ends is not known: {KNOWN}")),
+        (6, {"a": 600, "b": HOUR}, (HOUR, "its namespace is at its limit until default/b ends by its step rate")),
+    ],
+)
+def test_a_limit_has_room_once_jobs_of_the_namespace_end(
+    nodes: int, ends: dict[str, float], said: tuple[float | None, str]
+) -> None:
+    assert starts(LIMITED, [wants("job", nodes)], ends, limits={"default": 6}, held={"default": 6}) == {"job": said}
+
+
+def test_a_limit_alone_may_not_be_what_it_waits_for() -> None:
+    fleet = busy("b1/r1:4", a="b1-r1-0 b1-r1-1")
+    fleet.names["uid-of-x"] = "other/x"
+    fleet.occupy("x", "uid-of-x", frozenset({"b1-r1-2", "b1-r1-3"}))
+    job = [wants("job", 3)]
+    limits, held = {"default": 3}, {"default": 2}
+    assert starts(fleet, job, {"a": 600, "x": HOUR}, limits=limits, held=held) == {
+        "job": (HOUR, "other/x ends by its step rate")
+    }
+    assert starts(fleet, job, {"a": 600}, limits=limits, held=held)["job"][0] is None
 
 
 def test_a_job_that_is_placed_starts_now() -> None:
