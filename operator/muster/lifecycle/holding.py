@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from muster.api.gang import Gang, GangSpec, HeldFailure
 from muster.api.trainingjob import LaunchMode, OnFailure
-from muster.lifecycle import evacuation_step, leavers
+from muster.lifecycle import evacuation_step
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
 from muster.lifecycle.training import CALM_SECONDS, TICK_SECONDS, upkeep
@@ -48,11 +48,12 @@ def is_held(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> b
 def plan(world: JobWorld, gang: Gang, failures: Sequence[Failure], settings: WorkerSettings) -> Plan:
     """Return the plan of a held job: its pods and ranks stay as they are.
 
-    Without a failure the attempt goes on: a hang may end by itself, and its time-out may be raised.
+    Without a failure the attempt goes on: a hang may end by itself, and its time-out may be raised. Where the time is
+    over, all launchers have to be heard before; one that is not becomes a failure.
     """
     record, held = gang.spec, gang.spec.held_failure
     assert held is not None
-    is_over = not lasts(world, held, failures) and leavers.are_heard(world, record)
+    is_over = not lasts(world, held, failures) and len(world.views) == len(record.members)
     if not failures and (is_over or _goes_on(world, record, held)):
         return commit(world, with_hold_over(record, held))
     left = (ends_at(world, held) - world.now).total_seconds()
