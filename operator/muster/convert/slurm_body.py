@@ -7,6 +7,7 @@ All else stays as it is written.
 
 import re
 import shlex
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +45,9 @@ _SHOWN_HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b([^|;&]*)(\|.*)?", re.
 _SRUN_HOSTNAME = re.compile(r"srun\s(.*)\bhostname\b(.*)", re.DOTALL)
 _ONE_TASK = re.compile(r"(?:^|\s)(?:-w|--nodelist|-N\s*1\b|--nodes[= ]1\b|-n\s*1\b|--ntasks[= ]1\b)")
 _OF_EACH_NODE = re.compile(r"\bshuf\b|\bmktemp\b|^date\b")
+_READ_VARIABLE = re.compile(r"\$(?:\{([#!]?)(\w+)|(\w+))")
+_MOST_WORDS = 10_000  # that variables add to the options of all steps
+_MOST_BLANKS = 64  # in front of a value in an array
 _OF_THIS_HOST = re.compile(r"[\"']?\$\{?(?:HOSTNAME|SLURMD_NODENAME|SLURM_LAUNCH_NODE_IPADDR)\}?[\"']?")
 
 
@@ -95,13 +99,25 @@ class BodyFitter:
     def __init__(self, script: str, variables: Mapping[str, str], notes: Notes) -> None:
         self._script, self._known, self._notes = script, variables, notes
         self._clauses = list(placed_clauses(script))
-        self._edits: list[_Edit] = []
+        self._line_ends = [match.start() for match in re.finditer("\n", script)]
+        self._last_command = max((at for at, it in enumerate(self._clauses) if it.argv), default=-1)
+        self._refuses_unset = re.search(r"\bset\s+-\w*u|nounset", script) is not None
+        self._edits: list[_Edit] = []  # by their places, which the words are read in
         self._guards: list[_Edit] = []  # by which the script ends with the code of a step
         self._is_followed = self._is_tested = False  # whether commands follow a step, and whether one looks at its code
         self._fitted = FittedBody()
         self._host_lists: dict[str, bool] = {}  # names of variables with all hosts; whether each is an array
         self._assigned = _assigned_values(self._clauses)
-        self.refusals: list[str] = []
+        self._single_values = _single_values({**{name: [it] for name, it in variables.items()}, **self._assigned})
+        self._options: dict[str, Sequence[str] | None] = {}  # by the variables that hold them
+        self._added_words = 0
+        self._pipe_ends, self._is_tried = _pipe_ends(self._clauses), _tried_lists(self._clauses)
+        self._refusals: dict[str, None] = {}
+
+    @property
+    def refusals(self) -> list[str]:
+        """What cannot be run, and why."""
+        return list(self._refusals)
 
     def fit(self) -> FittedBody:
         """Return the commands as each process runs them; `refusals` has what cannot be."""
@@ -111,28 +127,31 @@ class BodyFitter:
         for clause in self._clauses:
             self._find_variables(clause)
         if self._is_followed:
-            self._edits += self._guards
+            self._edits = sorted([*self._edits, *self._guards], key=lambda it: (it.begin, it.end))
         self._fitted.continues = self._is_followed and not self._is_tested
         self._fitted.draws = re.search(r"\bRANDOM\b", self._script) is not None
         self._fitted.text = self._edited()
         return self._fitted
 
     def _edited(self) -> str:
-        text, end = "", 0
-        for edit in sorted(self._edits, key=lambda it: (it.begin, it.end)):
-            text, end = text + self._script[end : edit.begin] + edit.text, edit.end
-        return text + self._script[end:]
+        parts, end = [], 0
+        for edit in self._edits:
+            parts += [self._script[end : edit.begin], edit.text]
+            end = edit.end
+        return "".join([*parts, self._script[end:]])
 
     def _where(self, place: int) -> str:
-        return f"line {self._script.count(chr(10), 0, place) + 1}"
+        return f"line {bisect_left(self._line_ends, place) + 1}"
 
     def _refuse(self, place: int, written: str, remedy: str) -> None:
-        refusal = f"{self._where(place)}: {short(written)}: {remedy}"
-        if refusal not in self.refusals:
-            self.refusals.append(refusal)
+        self._refusals[f"{self._where(place)}: {short(written)}: {remedy}"] = None
+
+    def _edit(self, begin: int, end: int, text: str) -> None:
+        insort(self._edits, _Edit(begin, end, text), key=lambda it: it.begin)
 
     def _is_cut(self, place: int) -> bool:
-        return any(edit.begin <= place < edit.end for edit in self._edits)
+        at = bisect_right(self._edits, place, key=lambda it: it.begin)
+        return at > 0 and place < self._edits[at - 1].end
 
     def _fit_clause(self, place: int, clause: Clause) -> None:
         program_at = len(clause.argv) - len(without_prefix(clause.argv))
@@ -158,17 +177,17 @@ class BodyFitter:
 
     def _cut_out(self, clause: Clause, begin: int, why: str) -> None:
         end = clause.spans[-1][1]
-        self._edits.append(_Edit(begin, end, ":"))
+        self._edit(begin, end, ":")
         self._notes.left_out.append(f"{self._where(begin)}: {short(self._script[begin:end])}: {why}")
 
     def _fit_srun(self, place: int, clause: Clause, program_at: int) -> None:
         begin = clause.spans[program_at][0]
         where = self._where(begin)
-        words, origins = self._expanded_options(clause, program_at + 1)
         try:
+            words, origins = self._expanded_options(clause, program_at + 1, where)
             options, count = read_options(words, SRUN, where)
         except RefusedError as error:
-            self.refusals.append(str(error))
+            self._refusals[str(error)] = None
             return
         if count >= len(words):
             self._refuse(begin, "srun", "it starts nothing: write the program behind its options")
@@ -181,45 +200,57 @@ class BodyFitter:
             self._refuse_container(begin, program)
         exported = " ".join(_exported(options))
         program_begin = clause.spans[origins[count]][0]
-        self._edits.append(_Edit(begin, program_begin, f"{exported} " if exported else ""))
+        self._edit(begin, program_begin, f"{exported} " if exported else "")
         self._notes.became.append(f"{where}: {short(self._script[begin:program_begin])}: Muster starts the program")
         self._fitted.steps.append(ScriptStep(tuple(options), where))
         self._keep_exit_code(place, clause, program_at)
 
-    def _expanded_options(self, clause: Clause, first: int) -> tuple[list[str], list[int]]:
-        """Return srun's words, with variables that hold options written out, and which word each comes of."""
+    def _expanded_options(self, clause: Clause, first: int, where: str) -> tuple[list[str], list[int]]:
+        """Return srun's words, with variables that hold options written out, and which word each comes of.
+
+        Raises:
+            RefusedError: the options of all steps are too many.
+        """
         words: list[str] = []
         origins: list[int] = []
         for index in range(first, len(clause.argv)):
             match = _ONE_VARIABLE.fullmatch(clause.argv[index])
-            values = self._assigned.get(match[1] or match[2], []) if match else []
-            if values and all(not value.strip() or value.strip().startswith("-") for value in values):
-                parts = [part for value in values for part in _split(self._resolved(value))]
-            else:
-                parts = [self._resolved(clause.argv[index])]
+            options = self._options_in(match[1] or match[2]) if match else None
+            self._added_words += len(options or ())
+            if self._added_words > _MOST_WORDS:
+                raise RefusedError(f"{where}: srun: variables add more than {_MOST_WORDS} words: write its options")
+            parts = options if options is not None else [self._resolved(clause.argv[index])]
             words += parts
             origins += [index] * len(parts)
         return words, origins
+
+    def _options_in(self, name: str) -> Sequence[str] | None:
+        """Return the options that a variable holds, as words; None: it holds something else."""
+        if name not in self._options:
+            values = self._assigned.get(name, [])
+            are_options = bool(values) and all(not it.strip() or it.strip().startswith("-") for it in values)
+            parts = [part for value in values for part in _split(self._resolved(value))] if are_options else None
+            self._options[name] = parts
+        return self._options[name]
 
     def _resolved(self, text: str) -> str:
         """Return a text with the values of variables that have one each."""
 
         def value(match: re.Match[str]) -> str:
-            name = match[1] or match[2]
-            values = self._assigned.get(name, [self._known[name]] if name in self._known else [])
-            return values[0] if len(set(values)) == 1 and "$" not in values[0] else match.group()
+            return self._single_values.get(match[1] or match[2], match.group())
 
         return _ONE_VARIABLE.sub(value, text)
 
     def _keep_exit_code(self, place: int, clause: Clause, program_at: int) -> None:
         """Let the script end with the code of a step that fails: Slurm counts tasks, and Muster the script's code."""
-        last = place
-        while self._clauses[last].operators.strip() in _PIPES and last + 1 < len(self._clauses):
-            last += 1
+        last = self._pipe_ends[place]
         self._fitted.loses_pipes |= last > place
-        self._is_followed |= any(it.argv for it in self._clauses[last + 1 :])
-        if any(word in ("if", "while", "until", "!") for word in clause.argv[:program_at]) or self._is_tried(last):
+        self._is_followed |= self._last_command > last
+        is_condition = any(word in ("if", "while", "until", "!") for word in clause.argv[:program_at])
+        if is_condition or self._is_tried[last]:
             self._is_tested = True
+            return
+        if not self._clauses[last].argv:
             return
         end, operator = self._clauses[last].spans[-1][1], self._clauses[last].operators.strip()
         if operator in ("", ";", ")", "}", ";;"):
@@ -228,14 +259,6 @@ class BodyFitter:
             words = zip(clause.argv, clause.spans, strict=True)
             begin = next(span[0] for word, span in words if word not in _KEYWORDS)
             self._guards += [_Edit(begin, begin, "{ "), _Edit(end, end, " || exit; }")]
-
-    def _is_tried(self, place: int) -> bool:
-        """Whether a list of commands says what follows where one of them fails, or ends a loop where none does."""
-        while place + 1 < len(self._clauses) and self._clauses[place].operators.strip() in ("&&", *_PIPES):
-            place += 1
-            if self._clauses[place].argv[:1] in _LEAVING:
-                return True
-        return self._clauses[place].operators.strip() == "||"
 
     def _fit_parts(self, clause: Clause, *, is_printed: bool) -> None:
         for word, (begin, end) in zip(clause.argv, clause.spans, strict=True):
@@ -264,7 +287,7 @@ class BodyFitter:
         if not (is_first or is_address or is_port):
             return False
         new = "${MASTER_PORT}" if is_port else FIRST_NODE
-        self._edits.append(_Edit(begin + value_at, end, new))
+        self._edit(begin + value_at, end, new)
         self._notes.became.append(f"{self._where(begin)}: {short(written)} -> {name}={new}, which Muster sets")
         return True
 
@@ -273,7 +296,7 @@ class BodyFitter:
         inner = (written[1:-1] if written[0] == "`" else written[2:-1]).strip()
         new = self._meaning(inner, assigned, is_array=self._is_in_array(place))
         if new:
-            self._edits.append(_Edit(place, place + len(written), new))
+            self._edit(place, place + len(written), new)
             self._notes.became.append(f"{self._where(place)}: {short(written)} -> {new}, which Muster sets")
             return
         for at, nested in _substitutions(inner):
@@ -299,31 +322,35 @@ class BodyFitter:
         if shown and assigned:
             self._host_lists[assigned] = is_array
             return FIRST_NODE
-        named = set(re.findall(r"\$\{?(\w+)", inner)) & {*self._host_lists, "MASTER_ADDR"}
+        variables = re.findall(r"\$\{?(\w+)", inner)
+        named = any(name in self._host_lists or name == "MASTER_ADDR" for name in variables)
         is_lookup = re.match(r"(?:getent|host|dig|nslookup)\b", inner) is not None
         is_first = inner.startswith("echo") and _ONE_HOST.search(inner) is not None
         return FIRST_NODE if named and (is_lookup or is_first) else ""
 
     def _is_in_array(self, place: int) -> bool:
-        return self._script[:place].rstrip(" \t\"'").endswith("(")
+        before = self._script[max(0, place - _MOST_BLANKS) : place]
+        return before.rstrip(" \t\"'").endswith("(")
 
     def _check_mentions(self, clause: Clause, word: str, begin: int, end: int) -> None:
         written = self._script[begin:end]
         tool = _MENTIONED.search(word.replace("$_", ""))
         if tool and clause.argv[0] not in ("which", "command", "unset", "trap"):
             self._refuse(begin, written, f"{tool[1]} stands in a text: write it as a command by itself")
-        for name, is_array in self._host_lists.items():
-            for match in re.finditer(rf"\$(?:\{{([#!]?){name}\b([^}}]*)\}}|{name}\b)", written):
-                rest = match[2] or ""
-                is_first = (is_array and not rest and not match[1]) or (rest == "[0]" and not match[1])
-                if not is_first and not self._is_cut(begin + match.start()):
-                    remedy = "no worker knows the names of all nodes, but its own rank, their number and MASTER_ADDR"
-                    self._refuse(begin, match.group(), remedy)
+        for match in _READ_VARIABLE.finditer(written):
+            is_array = self._host_lists.get(match[2] or match[3])
+            close = written.find("}", match.end()) if match[2] else match.end()
+            if is_array is None or close < 0:
+                continue
+            rest = written[match.end() : close]
+            is_first = not match[1] and (rest == "[0]" or (is_array and not rest))
+            if not is_first and not self._is_cut(begin + match.start()):
+                remedy = "no worker knows the names of all nodes, but its own rank, their number and MASTER_ADDR"
+                self._refuse(begin, written[match.start() : close + bool(match[2])], remedy)
 
     def _find_variables(self, clause: Clause) -> None:
         """Find the variables of Slurm's that a command reads, and refuse those that nothing sets."""
         is_printed = bool(clause.argv) and clause.argv[0] in _PRINTING
-        strict = re.search(r"\bset\s+-\w*u|nounset", self._script) is not None
         for begin, end in clause.spans:
             for match in _SLURM_VARIABLE.finditer(self._script, begin, end):
                 name = match[1]
@@ -333,7 +360,7 @@ class BodyFitter:
                     self._fitted.variables.add(name)
                 elif match[2]:
                     continue
-                elif is_printed and not strict:
+                elif is_printed and not self._refuses_unset:
                     note = f"{self._where(begin)}: ${name} is empty: nothing sets it here"
                     self._notes.left_out.append(note)
                 else:
@@ -356,6 +383,33 @@ def _assigned_values(clauses: Sequence[Clause]) -> dict[str, list[str]]:
             if match:
                 values.setdefault(match[1], []).append(word[match.end() :].strip())
     return values
+
+
+def _single_values(values: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the values of those variables that have one each, without other variables in it."""
+    distinct = {name: set(several) for name, several in values.items()}
+    return {name: several.pop() for name, several in distinct.items() if len(several) == 1 and "$" not in min(several)}
+
+
+def _pipe_ends(clauses: Sequence[Clause]) -> list[int]:
+    """Return, by the place of each command, that of the last one in its pipe, which may be on a line of its own."""
+    ends = list(range(len(clauses)))
+    for at in range(len(clauses) - 2, -1, -1):
+        is_piped = clauses[at].operators.strip() in _PIPES
+        goes_on = not clauses[at].argv and at > 0 and clauses[at - 1].operators.strip() in _PIPES
+        if is_piped or goes_on:
+            ends[at] = ends[at + 1]
+    return ends
+
+
+def _tried_lists(clauses: Sequence[Clause]) -> list[bool]:
+    """Return, by the place of each command, whether its list says what follows where one of them fails, or ends a loop
+    where none does."""
+    tried = [clause.operators.strip() == "||" for clause in clauses]
+    for at in range(len(clauses) - 2, -1, -1):
+        if clauses[at].operators.strip() in ("&&", *_PIPES):
+            tried[at] = clauses[at + 1].argv[:1] in _LEAVING or tried[at + 1]
+    return tried
 
 
 def _exported(options: Sequence[Given]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.counting import CountedWork
 
 from muster.convert.documents import Result
 from muster.convert.requested import JobRequest, job_name
@@ -228,3 +229,42 @@ def test_no_line_of_a_script_runs_where_it_is_read(tmp_path: Path) -> None:
     body = f"$(touch {made})\nA=`touch {made}`\nsrun a $(touch {made})\neval touch {made}"
     converted(script(f"-J $(touch {made})", body=body))
     assert not made.exists()
+
+
+LONG = {
+    "commands": ":\n" * 400,
+    "steps": "srun a\n" * 400,
+    "a pipe": "srun a|" * 400,
+    "modules": "module a;echo $SLURM_NTASKS\n" * 400,
+    "mentions": "a srun\n" * 400,
+    "hosts": "".join(f"A{number}=$(scontrol show hostnames)\na b\n" for number in range(400)),
+    "substitutions": "A=($(b))\n" * 400,
+    "options": "A=-a\n" * 400 + "srun $A p\n" * 400,
+    "values": "".join(f"A=b{number}\nsrun $A p\n" for number in range(400)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_work_grows_as_the_script_does(name: str) -> None:
+    steps = []
+    for body in (LONG[name], LONG[name] * 4):
+        with CountedWork() as work:
+            converted(script("-N 2", body=f"{body}\nsrun python3 train.py"))
+        steps.append(work.steps)
+    assert steps[1] < 6 * steps[0]
+
+
+def test_variables_that_add_too_many_options_are_refused() -> None:
+    body = "A=-a\n" * 200 + "srun $A p\n" * 60
+    refused = converted(script("-N 2", body=body)).refused
+    assert "line 253: srun: variables add more than 10000 words: write its options" in refused
+
+
+def test_a_variable_without_options_adds_no_word() -> None:
+    spec = spec_of(script("-N 2", body='A=""\nsrun $A python3 train.py'))
+    assert spec["nodes"] == 2
+
+
+def test_a_pipe_may_go_on_behind_a_line_end() -> None:
+    text = container_of(script("-N 2", body="srun python3 train.py |\n  tee log\necho done"))["command"][2]
+    assert "python3 train.py |\n  tee log || exit\necho done" in text
