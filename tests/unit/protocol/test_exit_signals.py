@@ -25,6 +25,15 @@ SWITCH = "--exit-signal-handler"
         (["deepspeed", "pretrain_gpt.py", SWITCH], None),
         (["bash", "-c", f"echo {SWITCH} > notes" + " " * 40_000], None),
         (["bash", "train.sh", SWITCH], None),
+        (["python3", "-m", "maxtext.trainers.pre_train.train", "enable_autocheckpoint=true"], signal.SIGTERM),
+        (["python3", "/m/src/MaxText/train.py", "base.yml", "enable_autocheckpoint=True"], signal.SIGTERM),
+        (["python3", "-m", "MaxText.train", "enable_autocheckpoint=true", "enable_autocheckpoint=false"], None),
+        (["python3", "-m", "maxtext.trainers.pre_train.train", "base.yml"], None),
+        (["python3", "train.py", "enable_autocheckpoint=true"], None),
+        (["torchrun", "-m", "nemo_automodel.recipes.llm.train_ft", "-c", "a.yaml"], signal.SIGTERM),
+        (["torchrun", "/a/nemo_automodel/recipes/llm/train_ft.py", "-c", "a.yaml"], signal.SIGTERM),
+        (["torchrun", "-m", "nemo_automodel.recipes.llm.train_ft", "--step_scheduler.preemption_signal=USR1"], None),
+        (["torchrun", "finetune.py", "-c", "nemo_automodel.yaml"], None),
     ],
 )  # fmt: skip
 def test_the_signal_of_a_command(command: list[str], expected: int | None) -> None:
