@@ -20,6 +20,10 @@ FIRST_NODE = "${MASTER_ADDR}"
 _PIPES = frozenset(("|", "|&"))
 _PRINTING = frozenset(("echo", "printf"))
 _KEYWORDS = frozenset(("then", "do", "else", "elif", "{"))
+_ENDS_OF_GROUPS = frozenset(("}", "done", "fi", "esac"))
+# Programs that remove or replace files, as scripts do before Slurm starts the program once.
+_ON_FILES = frozenset(("rm", "mv", "cp", "ln", "rsync", "tar", "unzip", "git", "wget", "curl", "pip", "pip3"))
+_INTO_FILE = re.compile(r"(?:1|&)?>>?(?!&)(?!/dev/)")
 _LEAVING = frozenset((("break",), ("continue",), ("return",), ("exit",)))
 _MODULES = frozenset(("module", "ml"))
 _SHOWING = frozenset(("squeue", "sinfo", "sacct", "sstat", "sprio", "seff", "sshare"))
@@ -128,6 +132,8 @@ class BodyFitter:
             self._find_variables(clause)
         if self._is_followed:
             self._edits = sorted([*self._edits, *self._guards], key=lambda it: (it.begin, it.end))
+        if self._fitted.steps:
+            self._check_lost_codes()
         self._fitted.continues = self._is_followed and not self._is_tested
         self._fitted.draws = re.search(r"\bRANDOM\b", self._script) is not None
         self._fitted.text = self._edited()
@@ -170,6 +176,10 @@ class BodyFitter:
             return
         elif _CONTAINERS.fullmatch(program):
             self._refuse_container(begin, program)
+        elif program in _ON_FILES:
+            written = short(self._script[begin : clause.spans[-1][1]])
+            why = "each process runs it, at each start: files that others use, or that a restart needs, may be gone"
+            self._notes.check.append(f"{self._where(begin)}: {written}: {why}")
         self._fit_parts(clause, is_printed=program in _PRINTING)
 
     def _refuse_container(self, place: int, program: str) -> None:
@@ -200,6 +210,9 @@ class BodyFitter:
             self._refuse_container(begin, program)
         exported = " ".join(_exported(options))
         program_begin = clause.spans[origins[count]][0]
+        if any(_INTO_FILE.match(self._script, word_begin) for word_begin, _ in clause.spans[program_at:]):
+            why = "all processes write this file, and Muster sees no step and shows no line of it: take it out"
+            self._notes.check.append(f"{where}: {short(self._script[program_begin : clause.spans[-1][1]])}: {why}")
         self._edit(begin, program_begin, f"{exported} " if exported else "")
         self._notes.became.append(f"{where}: {short(self._script[begin:program_begin])}: Muster starts the program")
         self._fitted.steps.append(ScriptStep(tuple(options), where))
@@ -259,6 +272,23 @@ class BodyFitter:
             words = zip(clause.argv, clause.spans, strict=True)
             begin = next(span[0] for word, span in words if word not in _KEYWORDS)
             self._guards += [_Edit(begin, begin, "{ "), _Edit(end, end, " || exit; }")]
+
+    def _check_lost_codes(self) -> None:
+        """Ask for set -e where the code of a step is lost on its way: `exit` ends a subshell alone, or a part of a
+        pipe."""
+        names = {self._clauses[at].argv[-1] for at, it in enumerate(self._clauses) if it.argv and it.operators == "()"}
+        depth, lost = 0, ""
+        for clause in self._clauses:
+            is_piped = clause.operators.strip() in _PIPES
+            first = clause.argv[0] if clause.argv else ")"
+            if is_piped and (first in _ENDS_OF_GROUPS or first in names or first == ")"):
+                lost = lost or self._where(clause.end)
+            if depth > 0 and self._is_followed and "srun" in clause.argv:
+                lost = lost or self._where(clause.spans[0][0])
+            depth = max(0, depth + clause.operators.count("(") - clause.operators.count(")"))
+        if lost and not re.search(r"\bset\s+-\w*e", self._script):
+            remedy = "write `set -eo pipefail` below the lines #SBATCH"
+            self._notes.check.append(f"{lost}: a program that fails in ( ) or in a pipe fails no job: {remedy}")
 
     def _fit_parts(self, clause: Clause, *, is_printed: bool) -> None:
         for word, (begin, end) in zip(clause.argv, clause.spans, strict=True):

@@ -119,6 +119,45 @@ def test_a_variable_of_slurms_that_the_script_sets_is_its_own() -> None:
     assert (refusals, body.variables) == ([], set())
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("(cd x; srun a)\necho", 1),
+        ("{ srun a; echo; } 2>&1 | tee log", 1),
+        ("main() {\nsrun a\n}\nmain | tee log", 4),
+        ("for i in 1 2; do srun a; done |& tee log", 1),
+        ("set -eo pipefail\n(srun a)\necho", 0),
+        ("case x in\na) srun a;;\nesac\nls | cat", 0),
+        ("(ls)\nsrun a", 0),
+        ("(cd x; srun a)", 0),
+    ],
+)
+def test_an_exit_code_that_is_lost_on_its_way_is_to_be_checked(text: str, line: int) -> None:
+    remedy = "a program that fails in ( ) or in a pipe fails no job: write `set -eo pipefail` below the lines #SBATCH"
+    assert fitted(text)[2].check == ([f"line {line}: {remedy}"] if line else [])
+
+
+def test_what_each_process_does_with_files_is_to_be_checked() -> None:
+    _, _, notes = fitted("mkdir x\nrm -rf out\nsrun a --rm b")
+    why = "each process runs it, at each start: files that others use, or that a restart needs, may be gone"
+    assert notes.check == [f"line 2: rm -rf out: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "checked"),
+    [
+        ("srun a > log", True),
+        ("srun a &>>log", True),
+        ("srun a 1>log 2>&1", True),
+        ("srun a 2>errors", False),
+        ("srun a '>b' 2>&1 < x", False),
+    ],
+)
+def test_a_file_in_place_of_the_output_is_to_be_checked(text: str, checked: bool) -> None:
+    why = "all processes write this file, and Muster sees no step and shows no line of it: take it out"
+    assert fitted(text)[2].check == ([f"line 1: {text.removeprefix('srun ')}: {why}"] if checked else [])
+
+
 def test_what_each_node_would_answer_in_its_own_way_is_to_be_checked() -> None:
     _, _, notes = fitted("D=$(date +%s)\necho $(date)\nT=$(mktemp -d)")
     assert notes.check == [
