@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from muster.api.gang import GangSpec, Level
 from muster.checkpoints import unloadable
 from muster.lifecycle import moves, placing
-from muster.record import corruption, exclusions, incidents
+from muster.lifecycle.evacuation_step import nodes_to_evacuate
+from muster.record import corruption, exclusions, incidents, members
 from muster.record.attempts import NextAttempt, held_for, next_attempt, with_newest_checkpoint
 from muster.recovery import blame, budgets
 from muster.recovery.failure import Failure, Kind, kinds_with
@@ -64,7 +65,8 @@ def _with_excluded(world: JobWorld, record: GangSpec, failures: Sequence[Failure
 
 
 def _choose(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> NextAttempt:
-    """Return the lowest level that repairs the failures, and the members: on other nodes where theirs have failed."""
+    """Return the lowest level that repairs the failures, and the members: on other nodes where theirs have failed, or
+    are to be left at the next checkpoint anyway."""
     lost = {failure.index for failure in failures if failure.level is Level.POD}
     moved = {failure.index for failure in failures if failure.level is Level.REPLACE and not failure.if_free}
     optional = {
@@ -78,5 +80,7 @@ def _choose(world: JobWorld, record: GangSpec, failures: Sequence[Failure]) -> N
     )
     # A member that has to stay on an unhealthy node may have a new pod there.
     record = exclusions.without_excluded(record, {node for index, node in optional.items() if index not in moved})
+    leaving = members.indices_on(record, nodes_to_evacuate(world))
+    moved |= placing.movable_indices(world, record, moved, sorted(leaving - moved))
     level = Level.REPLACE if moved else Level.POD if lost else Level.IN_PLACE
     return placing.next_members(world, record, placing.least_level(world, level), lost, moved)

@@ -344,6 +344,17 @@ def test_who_suspends_and_resumes_all_the_time_holds_up_no_drain(training: Jobs)
     assert "n1" not in job.nodes
 
 
+def test_who_fails_while_it_is_to_leave_starts_elsewhere(training: Jobs) -> None:
+    """Else each failure would begin the evacuation anew, and a drain would wait for as many as the budget allows."""
+    job = trains(training, None, total=1000, nodes=4, checkpoint={"directory": "/ckpt", "saveTimeoutSeconds": 60})
+    job.cordon("n1")
+    job.run(30)
+    assert (job.attempt, job.nodes) == (1, ["n0", "n1"])
+    job.rank(0).exit(1)
+    job.until_go(2)
+    assert (job.levels, job.nodes, job.paid) == (["Start", "R2"], ["n0", "n2"], (1, 0))
+
+
 def test_a_suspension_joins_an_evacuation_that_is_just_out_of_time() -> None:
     for seconds, joins in ((380, True), (439, True), (440, False)):
         scene = a_scene(seconds=seconds)
