@@ -225,18 +225,20 @@ def _is_just_out_of_time(world: JobWorld, evacuation: Evacuation) -> bool:
 
 
 def _move_before_start(world: JobWorld, spec: GangSpec, why: Mapping[str, str]) -> MoveMembers | NothingDue:
-    """Return the step that moves members off nodes that are taken away for good, before the ranks start.
+    """Return the step that moves members off nodes that are taken away for good, or have to be empty now, before the
+    ranks start.
 
-    No work is lost by it. A job that fails again and again lets the drains of its nodes proceed, too.
+    No work is lost by it. A job that fails again and again lets drains and maintenance of its nodes proceed, too.
 
     Args:
         world: the state of the job.
         spec: the record.
         why: by node, why the gang should leave it.
     """
-    final = {name: text for name, text in why.items() if (removal := _removal(world, name)) and removal.final}
-    leaves = _movable(world, spec, final).union(_last_calls(world, final))
-    leaving = {name: text for name, text in final.items() if name in leaves}
+    last = _last_calls(world, why)
+    final = {name for name in why if (removal := _removal(world, name)) and removal.final}
+    leaves = _movable(world, spec, final) | last
+    leaving = {name: text for name, text in why.items() if name in leaves}
     return MoveMembers(leaving, _reason(world, leaving)) if leaving else NothingDue()
 
 

@@ -355,6 +355,14 @@ def test_who_fails_while_it_is_to_leave_starts_elsewhere(training: Jobs) -> None
     assert (job.levels, job.nodes, job.paid) == (["Start", "R2"], ["n0", "n2"], (1, 0))
 
 
+def test_who_fails_does_not_start_where_maintenance_is_about_to_begin(training: Jobs) -> None:
+    job = trains(training, None, total=1000, nodes=2)
+    job.plan_window("n1", 300)
+    job.until(lambda: job.record.evacuation is not None)
+    job.rank(0).exit(1)
+    job.until(lambda: job.nodes == ["n0", ""], 60)
+
+
 def test_a_suspension_joins_an_evacuation_that_is_just_out_of_time() -> None:
     for seconds, joins in ((380, True), (439, True), (440, False)):
         scene = a_scene(seconds=seconds)
