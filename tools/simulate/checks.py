@@ -55,6 +55,8 @@ class Checks:
         number = process.attempt.number
         # One that is frozen does nothing, and its launcher wakes with it: whether it then does is looked at below.
         awake = self._around.agenda.now - WAKES_SECONDS
+        if number < trainer.newest_started and process.worker.thawed_at >= awake:
+            return  # its program was coming up when it froze, and its launcher, which wakes with it, ends it
         others = [
             rank
             for rank in trainer.alive

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from simulate.apiserver import Where
-from simulate.checks import Checks
+from simulate.checks import WAKES_SECONDS, Checks
 from simulate.storage import Directory, Save
 from simulate.surroundings import Surroundings
 from simulate.training import Script, Trainer
@@ -31,7 +32,7 @@ class Stage:
         checks = Checks(self.around, self.machines, trainers)  # type: ignore[arg-type]
         self.trainer = trainers[UID] = Trainer(self.around, checks, UID, Script())
 
-    def start(self, attempt: int, node: str, pod: str, step: int = 0) -> Any:
+    def start(self, attempt: int, node: str, pod: str, step: int = 0, thawed_at: float = float("-inf")) -> Any:
         """The rank of an attempt starts in a pod of its own, from a checkpoint or from scratch."""
         body = {"metadata": {"name": pod, "namespace": "team"}, "spec": {"nodeName": node, "containers": []}}
         self.around.server.create(Where("pods", "team", pod, ""), body)
@@ -44,7 +45,7 @@ class Stage:
             trainer=self.trainer,
             uid=found["metadata"]["uid"],
             is_frozen=False,
-            thawed_at=float("-inf"),
+            thawed_at=thawed_at,
             reaches_storage=True,
             can_write=True,
             ranks=[],
@@ -82,6 +83,14 @@ def stage() -> Iterator[Stage]:
     found = Stage()
     yield found
     found.around.loop.close()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5])
+def test_a_program_that_comes_up_as_it_thaws_is_its_launchers_for_a_second(stage: Stage, seconds: float) -> None:
+    now = stage.around.agenda.now
+    stage.start(2, "n1", "a-1")
+    with nullcontext() if seconds < WAKES_SECONDS else pytest.raises(ViolationError, match=RULE):
+        stage.start(1, "n0", "a-0", thawed_at=now - seconds)
 
 
 def hang_in_the_kernel(rank: Any) -> None:
