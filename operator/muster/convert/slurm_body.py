@@ -359,8 +359,8 @@ class BodyFitter:
         return FIRST_NODE if named and (is_lookup or is_first) else ""
 
     def _is_in_array(self, place: int) -> bool:
-        before = self._script[max(0, place - _MOST_BLANKS) : place]
-        return before.rstrip(" \t\"'").endswith("(")
+        blanks = self._script[max(0, place - _MOST_BLANKS) : place]
+        return blanks.rstrip(" \t\"'").endswith("(")
 
     def _check_mentions(self, clause: Clause, word: str, begin: int, end: int) -> None:
         written = self._script[begin:end]

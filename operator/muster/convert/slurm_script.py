@@ -131,7 +131,7 @@ def _read_header(text: str, notes: Notes) -> _Header:
     lines = text.replace("\r\n", "\n").split("\n")
     shell = lines[0].removeprefix("#!").split()
     shell = shell[1:] if shell and shell[0].endswith("/env") else shell
-    if not text.startswith("#!") or not shell or shell[0].rsplit("/", 1)[-1] not in SHELLS:
+    if not lines[0].startswith("#!") or not shell or shell[0].rsplit("/", 1)[-1] not in SHELLS:
         raise RefusedError(f"line 1: {short(lines[0])}: sbatch reads a script of a shell: begin it with #!/bin/bash")
     if _LOGIN & {*shell}:
         notes.left_out.append(f"line 1: {_LOGIN_REASON}")

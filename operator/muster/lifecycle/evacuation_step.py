@@ -20,7 +20,7 @@ from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
 from muster.record import incidents
 from muster.record.attempts import SUSPENDED
-from muster.record.evacuation import new_checkpoint
+from muster.record.evacuation import for_reason, new_checkpoint
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
@@ -205,7 +205,7 @@ def _step_while_ranks_run(
     """
     evacuation = spec.evacuation
     if evacuation is not None and _is_just_out_of_time(world, evacuation):
-        evacuation = evacuation.model_copy(update={"reason": reason, "nodes": sorted(why)})
+        evacuation = for_reason(evacuation, reason, sorted(why))
     if evacuation is None or (evacuation.reason, evacuation.nodes) != (reason, sorted(why)):
         if evacuation is None and not leavers.are_heard(world, spec):
             return NothingDue()

@@ -15,6 +15,11 @@ LEAVE_WITHDRAWN = "LeaveWithdrawn"
 """The reason of an evacuation, and of the attempt after it, whose ranks follow a request that was withdrawn."""
 
 
+def for_reason(evacuation: Evacuation, reason: str, nodes: Sequence[str]) -> Evacuation:
+    """Return an evacuation that is under way for another reason, or of other nodes; empty: of all."""
+    return evacuation.model_copy(update={"reason": reason, "nodes": list(nodes)})
+
+
 def with_evacuation_begun(
     world: JobWorld, record: GangSpec, reason: str, nodes: Sequence[str], deadline: datetime
 ) -> GangSpec:
