@@ -573,6 +573,8 @@ def _held_up(world: JobWorld, without_place: Mapping[str, str]) -> str:
     nodes = shortened([f"{name} ({reason})" for name, reason in without_place.items()])
     together = len(without_place) > 1 and mode_of(world.job).starts_with_pods
     note = " In launch.mode Plain all of them are left at once." if together else ""
+    if avoided := [name for name in world.job.spec.placement.avoid_nodes if name not in without_place]:
+        note += f" It avoids {shortened(avoided)} (spec.placement.avoidNodes)."
     return (
         f"The job should leave {nodes}, but no other suitable node is free.{note} Training goes on; a worker moves at "
         "a checkpoint once a node is free. Free one to let it move."

@@ -52,6 +52,14 @@ def test_where_no_other_node_is_free_it_trains_on(training: Jobs) -> None:
     assert job.levels == ["Start"]
 
 
+def test_a_drain_that_waits_for_a_job_that_avoids_all_other_nodes_says_so(training: Jobs) -> None:
+    job = training(nodes=4, script=steps(60))
+    avoids(job, "n2", "n3")
+    job.cordon("n1")
+    job.until(lambda: job.status.reason == "NoNodeToMoveTo")
+    assert "It avoids n2, n3 (spec.placement.avoidNodes)." in job.notes("NoNodeToMoveTo")[0]
+
+
 def test_no_node_of_others_is_taken(training: Jobs) -> None:
     """A job that avoids its nodes gets such as are free, and none before it has one to go to."""
     job = training(nodes=3, script=steps(60))
