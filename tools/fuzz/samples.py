@@ -125,7 +125,7 @@ JOB_SPEC: Object = {
         "startTimeoutSeconds": 900,
         "totalSteps": 5000,
     },
-    "queueing": {"expectedDurationSeconds": 86400},
+    "queueing": {"expectedDurationSeconds": 86400, "preemptible": True},
     "recovery": {
         "applicationRestartsPerDay": 3,
         "hardwareRestartsPerDay": 50,

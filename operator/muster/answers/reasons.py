@@ -141,6 +141,15 @@ REASONS: tuple[Reason, ...] = (
         "Read how the [queue](docs/queueing.md) orders jobs.",
     ),
     Reason(
+        "WaitingForPreemption",
+        Topic.WAITING,
+        WAITS,
+        "[Preemptible](docs/queueing.md#jobs-that-give-way) jobs, which the message names, give their nodes to it.",
+        "They are asked to save, and leave within their `spec.checkpoint.saveTimeoutSeconds`. Then the job starts.",
+        _NOTHING,
+        "needs 3 nodes: preemptible team-a/sweep gives way to it after a save",
+    ),
+    Reason(
         "NotEnabled",
         Topic.WAITING,
         WAITS,
@@ -1475,6 +1484,17 @@ REASONS: tuple[Reason, ...] = (
         "free.",
         "The job stopped in time, saved, and waits in the queue.",
         "Free nodes, or wait until the maintenance ends.",
+    ),
+    Reason(
+        "Preempted",
+        Topic.PLANNED,
+        JOB_EVENT,
+        "The job is [preemptible](docs/queueing.md#jobs-that-give-way), and has given its nodes to another job.",
+        "It has stopped after the checkpoint that the message names, and waits in the queue behind the jobs that are "
+        "not preemptible. It costs no restart.",
+        _NOTHING,
+        "stopped after checkpoint 90, which it saved when asked: the job is preemptible and gives way to team-a/llama; "
+        "it waits for nodes in the queue",
     ),
     Reason(
         "LeaveWithdrawn",

@@ -527,6 +527,13 @@ class Progress(ApiModel):
 class JobQueueing(ApiModel):
     """JobQueueing is what the queue may know of the job. It may change while the job exists."""
 
+    preemptible: bool = Field(
+        False,
+        description="preemptible is whether the job also starts on free nodes that are reserved for other jobs. It "
+        "stands behind all jobs that are not preemptible, and gives way to them: as soon as one would start with its "
+        "nodes, it is asked to save, leaves within checkpoint.saveTimeoutSeconds, and waits in the queue again. It may "
+        "be set to true at any time, and never back to false.",
+    )
     expected_duration_seconds: int | None = Field(
         None,
         description="expectedDurationSeconds is how long the job trains in all, in the user's estimate: the time that "
@@ -652,6 +659,12 @@ class TrainingJobSpec(ApiModel):
             _managed_only("progress", "stepTimeoutSeconds"),
             _managed_only("progress", "startTimeoutSeconds"),
             _managed_only("progress", "totalSteps"),
+            rule(
+                "self.queueing.preemptible || !oldSelf.queueing.preemptible",
+                "a preemptible job may hold nodes that are reserved for others, and stays preemptible: delete the job "
+                "and create it again, or begin another one from its checkpoint (kubectl muster fork)",
+                at=".queueing.preemptible",
+            ),
             rule(
                 "self.launch.mode == 'Managed' || self.recovery.onFailure != 'Hold'",
                 "Hold needs Muster's launcher, which mode Plain does not use: there a container ends with its program. "

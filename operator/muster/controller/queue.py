@@ -22,6 +22,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
+from muster.queueing.preemption import PreemptibleJob, Preemption
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.waiting import WaitingJob
@@ -100,6 +101,8 @@ class Queue:
         self._charges = Charges()
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
+        self._preemptible: dict[Key, tuple[str, PreemptibleJob]] = {}  # those that hold nodes, each with its uid
+        self._preempted_by: Mapping[str, tuple[str, ...]] | None = None  # by uid; None: there is no plan yet
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
         bus.nodes_freed.subscribe(self.replan)
@@ -128,6 +131,18 @@ class Queue:
                 self._uids[key] = job_uid
         self.note_decided(key)
 
+    def set_preemptible(self, key: Key, job_uid: str, job: PreemptibleJob | None) -> None:
+        """Set the preemptible job that holds nodes; None = the job holds none, or is not preemptible."""
+        was = self._preemptible.pop(key, None)
+        if job is not None:
+            self._preemptible[key] = job_uid, job
+            if was is None:
+                self._stale.set()  # other jobs may have its nodes now
+
+    def preempted_by(self, job_uid: str) -> tuple[str, ...] | None:
+        """The names of the jobs that a preemptible job gives its nodes to; None: there is no plan yet."""
+        return None if self._preempted_by is None else self._preempted_by.get(job_uid, ())
+
     def note_decided(self, key: Key) -> None:
         """Note that a job of `expect` has been looked at, or is gone."""
         if self._unseen:
@@ -138,6 +153,7 @@ class Queue:
     def forget(self, key: Key) -> None:
         """Remove a job that is gone."""
         self._gave_back.pop(key, None)
+        self._preemptible.pop(key, None)
         if key in self._uids:
             self.set_waiting(key, self._uids[key], None)
         self.note_decided(key)
@@ -209,9 +225,8 @@ class Queue:
                 self._cluster.free_unbound_pods()
                 if self._entries:
                     await self._plan()
-                elif self._decisions or self.reserved:
-                    self._decisions, self.reserved = {}, frozenset()
-                    _pending.clear()
+                else:
+                    self._plan_nothing()
                 if self._clock() - measured >= MEASURE_SECONDS:
                     measured = self._clock()
                     await self._measure()
@@ -219,6 +234,18 @@ class Queue:
                 log.exception("no plan", jobs=len(self._entries))
             spent = self._clock() - began_at
             await asyncio.sleep(spent / PLANNING_SHARE - spent)
+
+    def _plan_nothing(self) -> None:
+        self._note_preempted({})
+        if self._decisions or self.reserved:
+            self._decisions, self.reserved = {}, frozenset()
+            _pending.clear()
+
+    def _note_preempted(self, preempted_by: Mapping[str, tuple[str, ...]]) -> None:
+        old, self._preempted_by = self._preempted_by, preempted_by
+        for key, (uid, _) in list(self._preemptible.items()):
+            if old is None or old.get(uid) != preempted_by.get(uid):
+                self._bus.job_changed.publish(key)
 
     async def _measure(self) -> None:
         shares = await in_slices(fragmentation(self._cluster.fleet), self._clock)
@@ -246,7 +273,9 @@ class Queue:
         reserved: dict[str, str] = {}
         charged = self._charges.charged(self._clock())
         quotas = self._cluster.quotas_of
-        steps = plan_steps(self._cluster.fleet, asked.values(), limits, held, reserved, quotas, charged, closed)
+        fleet = self._cluster.fleet
+        preemption = Preemption({uid: job for uid, job in self._preemptible.values() if fleet.nodes_of(uid)})
+        steps = plan_steps(fleet, asked.values(), limits, held, reserved, quotas, charged, closed, preemption)
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
@@ -260,6 +289,7 @@ class Queue:
             began_at += await slices.pause()
         # A job that has left meanwhile, or waits for something else now, gets no answer.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
+        self._note_preempted(preemption.to)
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
         self._without_room = {
             asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)

@@ -38,8 +38,9 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
-from muster.lifecycle.queue_needs import QueueNeeds, queue_needs
+from muster.lifecycle.queue_needs import QueueNeeds, preemptible_job, queue_needs
 from muster.lifecycle.step import decide, with_status
+from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import WaitingJob
@@ -296,13 +297,20 @@ class Reconciler:
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
             self._queue.set_waiting(key, uid, None)
+            self._queue.set_preemptible(key, uid, None)
             return _without_record(world, record)
         needs = queue_needs(world)
         if needs.returned_nodes is not None:
             self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
         self._queue.set_waiting(key, uid, self._waiting(job, needs), needs.waited_seconds)
-        decision, estimate = self._queue.decision_of(uid), self._queue.estimates.get(uid)
-        plan = self._plan(key, replace(world, queue_decision=decision, start_estimate=estimate))
+        self._queue.set_preemptible(key, uid, preemptible_job(world))
+        answers = replace(
+            world,
+            queue_decision=self._queue.decision_of(uid),
+            start_estimate=self._queue.estimates.get(uid),
+            preempted_by=self._preempted_by(job),
+        )
+        plan = self._plan(key, answers)
         if plan.unprepared is None:
             # Who has just done something goes on at once; who only waits can wait for several changes together.
             idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)
@@ -338,7 +346,14 @@ class Reconciler:
             replacement=needs.is_replacement,
             held=needs.held,
             claim=self._cluster.claim_of(job),
+            preemptible=job.spec.queueing.preemptible,
         )
+
+    def _preempted_by(self, job: TrainingJob) -> tuple[str, ...] | None:
+        """The jobs that the job gives its nodes to, by the names that its people may see."""
+        names, namespace = self._queue.preempted_by(job.metadata.uid), job.metadata.namespace
+        viewer = None if self._cluster.policy().queueing.show_jobs_of_other_namespaces else namespace
+        return names and tuple(dict.fromkeys(visible_name(name, viewer) for name in names))
 
     async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:
         if plan.overtaken:

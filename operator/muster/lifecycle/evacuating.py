@@ -1,5 +1,7 @@
 """What is done at each step of a planned evacuation: `evacuation_step` has when each is due. Pure."""
 
+from collections.abc import Mapping
+
 from muster.api.gang import GangSpec, Level
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, moves, placing
@@ -18,7 +20,7 @@ from muster.lifecycle.evacuation_step import (
 )
 from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
-from muster.record.attempts import NextAttempt, next_attempt, without_nodes
+from muster.record.attempts import PREEMPTED, NextAttempt, next_attempt, without_nodes
 from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement
@@ -32,8 +34,10 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
         case CancelEvacuation():
             event = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
             return commit(world, without_evacuation(spec), event)
-        case ReleaseNodes():
-            return commit(world, without_nodes(world, spec))
+        case ReleaseNodes(reason):
+            note = f"{_why_all(world, reason)}; it had not started, and waits for nodes in the queue"
+            events = (Announcement("Preempted", note),) if reason == PREEMPTED else ()
+            return commit(world, without_nodes(world, spec, reason), *events)
         case MoveMembers():
             return _plan_move(world, spec, step)
         case BeginEvacuation():
@@ -53,7 +57,7 @@ def _plan_move(world: JobWorld, spec: GangSpec, step: MoveMembers) -> Plan:
 
 
 def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
-    reason_text = ", ".join(step.why.values()) if step.why else "the job is suspended"
+    reason_text = _reason_text(world, step.reason, step.why)
     evacuating_record = with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
     limit = (evacuating_record.evacuation.deadline - world.now).total_seconds() if evacuating_record.evacuation else 0.0
     note = f"{reason_text}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
@@ -63,6 +67,8 @@ def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
         note += f" The newest save took {needs:.0f} s: one that begins now may be incomplete by then."
     if step.reason in STOPS:
         note += " No other node is free, so the job then waits in the queue."
+    elif step.reason == PREEMPTED:
+        note += " Then it waits in the queue."
     elif step.remaining:
         note += f" It stays on {shortened(step.remaining)} until other suitable nodes are free."
     return commit(world, evacuating_record, Announcement("EvacuationPlanned", note))
@@ -71,6 +77,10 @@ def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
 def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
     evacuation, is_saved, nodes = step.evacuation, step.is_saved, ", ".join(step.why.values())
     after = _after_which_save(world, spec, step)
+    if evacuation.reason == PREEMPTED:
+        note = f"stopped {after}: {_reason_text(world, PREEMPTED, step.why)}; the job waits for nodes in the queue"
+        event = Announcement("Preempted", note, warning=not is_saved)
+        return commit(world, without_nodes(world, spec, PREEMPTED), event)
     if not step.why:
         event = Announcement("Suspended", f"stopped {after}; its nodes are free", warning=not is_saved)
         return commit(world, without_nodes(world, spec), event)
@@ -87,6 +97,13 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
     return commit(world, moved, Announcement("NodeEvacuated", note, warning=not is_saved))
 
 
+def _reason_text(world: JobWorld, reason: str, why: Mapping[str, str]) -> str:
+    """Return why nodes are left, for people."""
+    if reason == PREEMPTED:
+        return f"the job is preemptible and gives way to {shortened(world.preempted_by or ('another job',))}"
+    return ", ".join(why.values()) if why else "the job is suspended"
+
+
 def _plan_start_again(world: JobWorld, spec: GangSpec, step: StartAgain) -> Plan:
     choice = NextAttempt(placing.least_level(world, Level.IN_PLACE), spec.members)
     restarted = next_attempt(world, spec, choice, LEAVE_WITHDRAWN)
@@ -97,6 +114,13 @@ def _plan_start_again(world: JobWorld, spec: GangSpec, step: StartAgain) -> Plan
         f"starts {on_nodes(restarted)}."
     )
     return commit(world, restarted, Announcement("EvacuationCancelled", note, warning=not step.is_saved))
+
+
+def _why_all(world: JobWorld, reason: str) -> str:
+    """Return why all nodes are left, for people."""
+    if reason == PREEMPTED:
+        return f"the job is preemptible and gives way to {shortened(world.preempted_by or ('another job',))}"
+    return "the job is suspended"
 
 
 def _after_which_save(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> str:

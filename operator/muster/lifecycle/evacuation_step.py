@@ -1,5 +1,5 @@
-"""Which step of a planned evacuation is due: of a suspension, or of members on nodes that are cordoned, degraded, or
-avoided by the job. Pure.
+"""Which step of a planned evacuation is due: of a suspension, of a preemptible job that gives way, or of members on
+nodes that are cordoned, degraded, or avoided by the job. Pure.
 
 An evacuation asks the ranks to save, and waits for a new checkpoint or for its deadline; then the ranks stop. Where no
 rank answers and no save is to be expected in time, it does not wait. Without another node to go to training goes on,
@@ -19,7 +19,7 @@ from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
 from muster.record import incidents
-from muster.record.attempts import SUSPENDED
+from muster.record.attempts import PREEMPTED, SUSPENDED
 from muster.record.evacuation import for_reason, new_checkpoint
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
@@ -50,7 +50,13 @@ class CancelEvacuation:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseNodes:
-    """A suspended job that has not started gives its nodes back."""
+    """A suspended job that has not started, or a preemptible one, gives its nodes back.
+
+    Attributes:
+        reason: in CamelCase.
+    """
+
+    reason: str = SUSPENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class BeginEvacuation:
     """The gang is asked to save.
 
     Attributes:
-        why: by node to leave, why, as text; empty: all nodes, because of a suspension.
+        why: by node to leave, why, as text; empty: all nodes.
         reason: of the evacuation, in CamelCase.
         saves_until: until when the evacuation waits for a checkpoint.
         remaining: nodes that should be left, too, and whose workers have no other node to go to.
@@ -89,7 +95,7 @@ class EndEvacuation:
 
     Attributes:
         evacuation: as recorded.
-        why: by node to leave, why, as text; empty: all nodes, because of a suspension.
+        why: by node to leave, why, as text; empty: all nodes.
         is_saved: whether what was trained before the evacuation is saved, as far as checkpoints are seen.
         in_vain: whether no rank answered the request, and no save of the program's own could be expected in time.
     """
@@ -143,6 +149,8 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
     """Return the step of a planned evacuation that is due."""
     if world.job.spec.suspend:
         return ReleaseNodes() if spec.start is None else _step_while_ranks_run(world, spec, {}, SUSPENDED)
+    if is_preempted(world, spec):
+        return ReleaseNodes(PREEMPTED) if spec.start is None else _step_while_ranks_run(world, spec, {}, PREEMPTED)
     why = nodes_to_evacuate(world)
     if not why:
         return _step_where_not_needed(world, spec)
@@ -161,6 +169,13 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
     # The reason is that of all nodes to leave: neither it nor the deadline changes with the places that others take.
     leaving = {name: why[name] for name in why if name in movable}
     return _step_while_ranks_run(world, spec, leaving, _reason(world, why), sorted(why.keys() - leaving.keys()))
+
+
+def is_preempted(world: JobWorld, spec: GangSpec) -> bool:
+    """Whether a preemptible job has to give its nodes to another one; what is on record counts until a plan says it."""
+    if world.preempted_by is None:
+        return spec.evacuation is not None and spec.evacuation.reason == PREEMPTED
+    return world.job.spec.queueing.preemptible and bool(world.preempted_by)
 
 
 def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue | None:

@@ -78,4 +78,5 @@ def _is_wanted(world: JobWorld, failures: Sequence[Failure], kinds: Collection[K
         and not spec.eject
         and all(failure.kind in kinds and not failure.node_fault for failure in failures)
         and not evacuation_step.nodes_to_evacuate(world)
+        and not world.preempted_by
     )

@@ -6,7 +6,8 @@ from datetime import datetime
 from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
-from muster.record.attempts import was_never_assembled
+from muster.queueing.preemption import PreemptibleJob
+from muster.record.attempts import PREEMPTED, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
 
@@ -56,6 +57,18 @@ def queue_needs(world: JobWorld) -> QueueNeeds:
         return QueueNeeds(request_of(world), created, 0.0, is_replacement, held, None)
     returned = ReturnedNodes(spec.attempt, max((world.now - spec.time).total_seconds(), 0.0))
     return QueueNeeds(request_of(world), max(created, spec.time), 0.0, is_replacement, held, returned)
+
+
+def preemptible_job(world: JobWorld) -> PreemptibleJob | None:
+    """Return the job as one that may have to give way; None where it is not preemptible, or holds no nodes.
+
+    One that has given its nodes back holds them until its pods have ended.
+    """
+    job, record = world.job, world.gang.spec if world.gang else None
+    if record is None or not job.spec.queueing.preemptible or not job.wants_nodes:
+        return None
+    leaves = not record.members or (record.evacuation is not None and record.evacuation.reason == PREEMPTED)
+    return PreemptibleJob(f"{job.metadata.namespace}/{job.metadata.name}", record.time, leaves)
 
 
 def request_of(world: JobWorld) -> Request | None:

@@ -20,6 +20,8 @@ from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 from muster.world.queuedecision import Refusal, RefusalKind
 
 OWN = Refusal(RefusalKind.OWN, "already used by this job")
+# More than what the taints of a node usually weigh, less than its health: nodes that are free are chosen first.
+GIVEN_BACK_RELUCTANCE = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class CandidateNodes:
             is
         required.
         barred: nodes that are not for this request, whatever runs on them, with the reason.
-        own: nodes that only this job holds, with what still keeps it from using them; None if nothing.
+        own: nodes that only this job holds, or jobs that would give them back for it, with what still keeps it from
+            using them; None if nothing.
         eligibility: the state of each node for this kind of worker, by name, `barred` and `own` apart.
         taken: nodes that this plan has given away, with the reason.
         levels: number of levels of the topology.
@@ -94,12 +97,15 @@ def candidate_nodes(
         if (state := eligibility.get(name)) is not None and not state.why and name not in refusals
     ]
     own = {}
-    for name in set(fleet.nodes_of(request.job_uid)).difference(barred, refusals):
+    holders = {request.job_uid, *request.given_back}
+    for name in set().union(*map(fleet.nodes_of, holders)).difference(barred, refusals):
         held = eligibility.get(name)
-        if held is not None and held.suitable and len(held.holders) == 1:
+        if held is not None and held.suitable and held.holders and held.holders <= holders:
             own[name] = lacking(fleet.nodes[name], request.needs, fleet)
             if not own[name]:
-                changes.append(Change(held.path, come=held.entry))
+                reluctance = 0 if request.job_uid in held.holders else GIVEN_BACK_RELUCTANCE
+                entry = held.entry._replace(reluctance=held.entry.reluctance + reluctance)
+                changes.append(Change(held.path, come=entry))
     if changes:
         root = root.changed(changes)
     levels = len(fleet.policy.topology.levels)

@@ -29,6 +29,7 @@ class Request:
         count: nodes wanted for workers: the whole gang, or in a replacement the new ones.
         needs: what each node must offer.
         job_uid: uid of the job; nodes that only this job holds are free to it, apart from `kept`.
+        given_back: uids of jobs that would give their nodes back for this one: these count as free, and come last.
         required: name of the level inside one domain of which all must lie, or None.
         preferred: name of the level inside one domain of which all should lie, or None. As few domains as possible are
             used
@@ -55,6 +56,7 @@ class Request:
     broken: tuple[Broken, ...] = ()
     viewer: str | None = None
     may_use_last_choices: bool = True
+    given_back: frozenset[str] = frozenset()
 
     def with_last(self) -> "Request":
         """A copy of the request that may also use the nodes that are the last choice for their health."""

@@ -16,9 +16,10 @@ for each domain there is one more reserved node, and there are never more than t
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from muster.placement.names import NEVER_FITS, OTHERS, promised_refusal, reserved_refusal, visible_name
 from muster.placement.space import Space
@@ -26,6 +27,7 @@ from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
+from muster.queueing.preemption import MAX_SPARED, WAITING_FOR_PREEMPTION, Preemption
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -61,16 +63,16 @@ class Failed(NotPlaced):
 
 def order(waiting: Iterable[WaitingJob], charged: Charged = _NOBODY) -> list[WaitingJob]:
     """The waiting jobs, first come first: replacements (they let other nodes idle), then higher priority, age, and
-    name.
+    name. Preemptible jobs stand behind all others, so that no two of them give way to each other in turn.
 
     Args:
         waiting: the queue, in any order.
         charged: which jobs stand behind the others (`muster.queueing.charges`).
     """
 
-    def place(job: WaitingJob) -> tuple[bool, bool, int, datetime, str]:
+    def place(job: WaitingJob) -> tuple[bool, bool, bool, int, datetime, str]:
         stands_behind = charged.payer(job.namespace, job.job_uid) is not None
-        return not job.replacement, stands_behind, -job.priority, job.created, job.name
+        return job.preemptible, not job.replacement, stands_behind, -job.priority, job.created, job.name
 
     return sorted(waiting, key=place)
 
@@ -98,6 +100,7 @@ def plan_steps(
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
     charged: Charged = _NOBODY,
     closed: Mapping[str, NotEnabled] | None = None,
+    preemption: Preemption | None = None,
 ) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
@@ -111,6 +114,7 @@ def plan_steps(
         quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
         charged: which jobs stand behind the others.
         closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
+        preemption: the preemptible jobs that hold nodes; filled in: which of them have to give way.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -119,7 +123,8 @@ def plan_steps(
     """
     queue = order(waiting, charged)
     accounts = Limits(limits, held), Quotas(fleet, quotas)
-    desk = _Planner(fleet, *accounts, {} if reserved is None else reserved, closed or {})
+    reserved = {} if reserved is None else reserved
+    desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption or Preemption())
     for position, job in enumerate(queue, start=1):
         desk.kept = 0
         answer = yield from _guarded(desk, job)
@@ -133,6 +138,13 @@ def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed 
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
         text = f"a defect of Muster kept it from placing this job ({type(error).__name__}: {error})"
         return Failed(INTERNAL_ERROR, f"{text}. Muster tries again. Report it with the operator's log.", error=error)
+
+
+class _Way(NamedTuple):
+    """Nodes for a job, and the preemptible jobs that hold some of them."""
+
+    chosen: tuple[str, ...]
+    giving: frozenset[str]
 
 
 class _Planner:
@@ -149,8 +161,11 @@ class _Planner:
         quotas: Quotas,
         reserved: dict[str, str],
         closed: Mapping[str, NotEnabled],
+        preemption: Preemption,
     ) -> None:
         self._closed = closed
+        self._preemption = preemption
+        self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
         self._space = Space(fleet)
@@ -163,7 +178,7 @@ class _Planner:
         if job.namespace in self._closed and not job.replacement:
             return self._closed[job.namespace]
         yield from self._space.prepare(job.request)
-        answer = self._space.solve(job.request)
+        answer = (self._unreserved if job.preemptible else self._space).solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
         over = self._limits.refusal(job, answer)
@@ -180,7 +195,12 @@ class _Planner:
         without_room = self._quotas.refusal(job, answer)
         if without_room is not None:
             return without_room
+        if job.preemptible:
+            return answer
         yield
+        waits = yield from self._preempting(job, answer)
+        if waits is not None:
+            return waits
         behind = self._behind(job, answer)
         yield
         return self._reserve(job, answer) or behind or answer
@@ -196,15 +216,61 @@ class _Planner:
 
         Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
         """
-        kept = self._space.reservation(job.request)
+        kept = self._space.reservation(replace(job.request, given_back=self._preemption.uids))
         without_room = self._quotas.refusal(job, answer, kept)
         if without_room is not None:
             return without_room
         self._limits.reserve(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
-        self._reserved.update(dict.fromkeys(kept, job.name))
-        self.kept = len(kept)
+        self._note_reserved(job, kept)
         return None
+
+    def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
+        free = [name for name in kept if not self._preemption.uids.intersection(self._fleet.holders(name))]
+        self._reserved.update(dict.fromkeys(free, job.name))
+        self.kept = len(free)
+
+    def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced | None]:
+        """Return the answer of a job that starts once preemptible jobs have given way; None: they would not help.
+
+        Those give way that come first in their order, and of these none without which the others are enough, of the
+        last MAX_SPARED.
+        """
+        candidates = self._preemption.in_order()
+        if not candidates or self._solve_with(job, candidates) is None:
+            return None
+        least, most = 1, len(candidates)
+        while least < most:
+            yield
+            middle = (least + most) // 2
+            least, most = (least, middle) if self._solve_with(job, candidates[:middle]) else (middle + 1, most)
+        way = self._solve_with(job, candidates[:most])
+        assert way is not None
+        for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
+            yield
+            way = self._solve_with(job, way.giving - {uid}) or way
+        chosen, giving = way
+        without_room = self._quotas.refusal(job, answer, chosen)
+        if without_room is not None:
+            return without_room
+        self._promise(job, chosen)
+        self._note_reserved(job, chosen)
+        self._preemption.preempt(giving, job.name)
+        names = Counter(visible_name(self._preemption.jobs[uid].name, job.request.viewer) for uid in giving)
+        message = (
+            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: preemptible {jobs_text(names)} "
+            f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
+        )
+        return NotPlaced(WAITING_FOR_PREEMPTION, message, answer.shortfall)
+
+    def _solve_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | None:
+        """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""
+        answer = self._space.solve(replace(job.request, given_back=frozenset(giving)))
+        if not isinstance(answer, Placed):
+            return None
+        chosen = (*answer.nodes, *answer.spares)
+        holders = frozenset[str]().union(*map(self._fleet.holders, chosen))
+        return _Way(chosen, holders.intersection(giving))
 
     def _behind(self, job: WaitingJob, answer: NotPlaced) -> Behind | None:
         """The answer of a job that would have its nodes if none were reserved; None for any other job."""

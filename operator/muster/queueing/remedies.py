@@ -14,6 +14,7 @@ from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.enabling import NotEnabled, add_limit_command
 from muster.queueing.limits import OverLimit
 from muster.queueing.phrases import nodes_text, verb_for
+from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
 from muster.world.queuedecision import DomainCount, NotPlaced, RefusalKind, RefusedNodes, Shortfall
@@ -36,6 +37,8 @@ def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
         yield f"name another level in spec.placement, or none {_AGAIN}"
     elif isinstance(answer, NotEnabled):
         yield answer.remedy
+    elif answer.reason == WAITING_FOR_PREEMPTION:
+        return
     elif isinstance(answer, OverLimit):
         yield from _of_limit(job, answer)
         if short is not None and answer.ever:

@@ -22,6 +22,7 @@ from muster.placement.space import Space
 from muster.placement.usable import usable_nodes
 from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
+from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
@@ -145,6 +146,9 @@ class _Walk:
         if isinstance(answer, Placed):
             self._assign_nodes(job, (*answer.nodes, *answer.spares), 0.0)
             return StartEstimate(self._now, "its nodes are promised to it")
+        if answer.reason == WAITING_FOR_PREEMPTION:
+            self._assign_nodes(job, (), 0.0)
+            return StartEstimate(self._now, "preemptible jobs give way to it after a save")
         if isinstance(answer, OverLimit) and answer.ever:
             return (yield from self._next_within_limit(job, answer))
         if answer.reason not in _FOR_NODES:

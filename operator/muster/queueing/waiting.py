@@ -25,6 +25,7 @@ class WaitingJob:
         held: for a replacement, the number of nodes that its gang holds: those that it keeps, and those in service that
             it has left while its pods are there.
         claim: what each of its pods counts for in ResourceQuotas; None = not known, which is left to the API server.
+        preemptible: whether it also starts on nodes that are reserved for others, and gives way to them.
     """
 
     job_uid: str
@@ -36,6 +37,7 @@ class WaitingJob:
     replacement: bool = False
     held: int = 0
     claim: QuotaClaim | None = None
+    preemptible: bool = False
 
     @property
     def needs(self) -> int:

@@ -22,6 +22,7 @@ from muster.world.queuedecision import Placed
 FIRST_RELEASE_SECONDS = 60.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 GAVE_WAY = "NodesYielded"
+PREEMPTED = "Preempted"
 SUSPENDED = "Suspended"
 
 

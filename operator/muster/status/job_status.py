@@ -37,7 +37,7 @@ from muster.protocol.messages import readable
 from muster.protocol.numerals import significant
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
-from muster.record.attempts import budget_exhausted
+from muster.record.attempts import PREEMPTED, budget_exhausted
 from muster.record.evacuation import LEAVE_WITHDRAWN
 from muster.record.held_failure import ends_at
 from muster.record.incidents import newest_step, steps_made_again
@@ -244,6 +244,8 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
         if unsaved := resume.saves_unseen(world.job):
             when = f"at once, without waiting for a checkpoint: {unsaved}"
         message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
+        if evacuation.reason == PREEMPTED:
+            message += " It is preemptible and gives way to another job. Then it waits in the queue."
         if evacuation.reason == LEAVE_WITHDRAWN:
             message = (
                 "The ranks follow a request to leave that was withdrawn. They start again after their next complete "

@@ -193,6 +193,7 @@ MUTABLE = {
     "spec.throughput.peakTflopsPerGpu": 989,
     "spec.completion.ttlSecondsAfterFinished": 60,
     "spec.queueing.expectedDurationSeconds": 3600,
+    "spec.queueing.preemptible": True,
 }
 IMMUTABLE = {
     # Another value, and the field that is blamed.
@@ -320,6 +321,18 @@ def test_a_save_may_be_asked_for_at_any_time(
             stored, refused = tried(job, {"spec.checkpoint.saveRequest": name})
             assert not refused
             assert stored["spec"]["checkpoint"].get("saveRequest") == name
+
+
+def test_a_preemptible_job_stays_preemptible(
+    manifest: Callable[..., Any], apply: Callable[..., Any], tried: Callable[..., Any]
+) -> None:
+    job = manifest("TrainingJob", {"metadata.name": "preemptible", "spec.queueing": {"preemptible": True}})
+    assert apply(job).returncode == 0
+    for path, value in (("spec.queueing.preemptible", False), ("spec.queueing", {}), ("spec.queueing", None)):
+        stored, refused = tried(job, {path: value})
+        assert not stored, path
+        assert "spec.queueing.preemptible: Invalid value" in refused
+        assert "a preemptible job may hold nodes that are reserved for others" in refused
 
 
 def test_what_pods_get_may_change_while_the_job_is_suspended_and_not_before(

@@ -17,6 +17,7 @@ from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
+from muster.queueing.preemption import PreemptibleJob
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import QuotaClaim, QuotaView
@@ -113,6 +114,25 @@ async def test_who_has_left_makes_room(keeper: Keeper) -> None:
     keeper.queue.set_waiting(("ns", "a"), "a", None)
     assert keeper.queue.decision_of("a") is None
     await until(lambda: isinstance(keeper.queue.decision_of("b").answer, Placed))  # type: ignore[union-attr]
+
+
+async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(keeper: Keeper) -> None:
+    keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
+    assert keeper.queue.preempted_by("spot") is None, "no plan says it"
+    keeper.queue.set_preemptible(("ns", "spot"), "spot", PreemptibleJob("ns/spot", EPOCH))
+    await until(lambda: keeper.queue.preempted_by("spot") == ())
+    keeper.rung.clear()
+    keeper.put("a", 2)
+    await until(lambda: keeper.queue.preempted_by("spot") == ("ns/a",))
+    assert keeper.rung.count(("ns", "spot")) == 1
+    keeper.queue.replan()
+    keeper.queue.set_waiting(("ns", "a"), "a", None)
+    await until(lambda: keeper.queue.preempted_by("spot") == ())
+    assert keeper.rung.count(("ns", "spot")) == 2
+    keeper.queue.forget(("ns", "spot"))
+    keeper.put("b", 2)
+    await until(lambda: keeper.queue.decision_of("b"))
+    assert keeper.answer("b").reason == "InsufficientNodes"
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:

@@ -1,0 +1,89 @@
+"""A preemptible job starts on reserved nodes, gives way to other jobs after a save, and comes back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.lifecycle.testbed import JOB, OneJob, steps
+
+from simulate.apiserver import Where
+from simulate.surroundings import NAMESPACE
+from simulate.training import OnRequest
+
+Jobs = Callable[..., OneJob]
+PREEMPTIBLE: dict[str, Any] = {"queueing": {"preemptible": True}}
+
+
+def gives_way(job: OneJob, count: int = 20, workers: int = 3) -> None:
+    """Another job comes that needs its nodes, and starts after it has left."""
+    other = job.submit("other", workers, steps(count))
+    job.until(lambda: not job.record.members, 400.0)
+    assert job.record.reason == "Preempted"
+    job.until(lambda: job.attempt_of(other) == 1)
+
+
+@pytest.mark.parametrize("answers", list(OnRequest))
+def test_it_gives_way_after_a_save_and_comes_back(training: Jobs, answers: OnRequest) -> None:
+    job = training(script=steps(30, every=10, answers=answers), **PREEMPTIBLE)
+    gives_way(job)
+    assert job.paid == (answers is OnRequest.SAVES_HALF, 0)
+    job.until(lambda: bool(job.notes("Preempted")))
+    told = "the job is preemptible" if answers is OnRequest.SAVES_HALF else "stopped after checkpoint"
+    assert job.notes("Preempted")[0].startswith(told)
+    assert job.attempt <= 3, "it does not come back to nodes that its pods are about to leave"
+    job.until(lambda: job.status.reason == "InsufficientNodes")
+    job.until(lambda: job.has_ended("other"))
+    job.succeeds()
+    assert answers is not OnRequest.ENDS_WELL or job.trainers[job.uid].made == 30, "no step is made twice"
+
+
+def test_it_does_not_give_way_where_that_helps_no_one(training: Jobs) -> None:
+    job = training(script=steps(60), **PREEMPTIBLE)
+    job.submit("other", 4, steps(20))
+    job.submit("small", 1, steps(20), **PREEMPTIBLE)
+    job.until(lambda: job.has_ended("small"))
+    assert not job.has_ended(JOB)
+    job.succeeds()
+    assert job.levels == ["Start"]
+
+
+def test_who_is_not_preemptible_does_not_give_way(training: Jobs) -> None:
+    job = training(script=steps(60))
+    job.submit("other", 3, steps(20))
+    job.succeeds()
+    assert job.levels == ["Start"]
+
+
+def test_one_that_has_not_started_gives_its_nodes_back_at_once(submitted: Jobs) -> None:
+    job = submitted(script=steps(20), **PREEMPTIBLE)
+    job.until(lambda: job.attempt == 1)
+    assert job.record.start is None
+    gives_way(job)
+    job.succeeds()
+
+
+def test_it_trains_on_where_the_other_job_goes_in_time(training: Jobs) -> None:
+    job = training(script=steps(60, every=40), **PREEMPTIBLE)
+    job.submit("other", 3, steps(20))
+    job.until(lambda: job.record.evacuation is not None)
+    assert job.record.evacuation.reason == "Preempted"
+    job.server.delete(Where("trainingjobs", NAMESPACE, "other", ""), None)
+    job.succeeds()
+    assert job.levels == ["Start"]
+    assert job.notes("EvacuationCancelled")
+
+
+@pytest.mark.parametrize("writes", range(1, 13))
+def test_the_operator_may_die_after_any_write(training: Jobs, writes: int) -> None:
+    job = training(script=steps(30, every=10), **PREEMPTIBLE)
+    job.operator_dies_after(writes)
+    gives_way(job)
+    job.until(lambda: job.has_ended("other"))
+    job.succeeds()
+
+
+def test_one_that_never_saves_has_its_time(training: Jobs) -> None:
+    job = training(script=steps(900, every=10_000), **PREEMPTIBLE)
+    gives_way(job)
+    job.until(lambda: bool(job.notes("Preempted")))
+    assert job.notes("Preempted")[0].startswith("stopped without a new checkpoint")

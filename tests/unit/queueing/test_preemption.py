@@ -1,0 +1,136 @@
+"""Preemptible jobs start on reserved nodes, and give way to jobs that are not preemptible: one row each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from tests.unit.lifecycle.builders import a_fleet, a_node, at
+from tests.unit.queueing.builders import told, wants
+
+from muster.queueing.preemption import PreemptibleJob, Preemption
+from muster.queueing.queue import order, plan_steps
+from muster.queueing.waiting import WaitingJob
+from muster.world.fleet import Fleet
+from muster.world.queuedecision import NotPlaced, Placed
+
+
+def fleet_of(text: str) -> Fleet:
+    """`b1/r1:..ab` is a rack with two free nodes, one that job a holds, and one of job b."""
+    nodes, holders = [], {}
+    for part in text.split():
+        path, _, places = part.partition(":")
+        block, rack = path.split("/")
+        for number, holder in enumerate(places):
+            nodes.append(a_node(f"{rack}-{number}", block, rack))
+            if holder != ".":
+                holders[nodes[-1].name] = {holder}
+    fleet = a_fleet(nodes, holders=holders)
+    fleet.names.update({name: f"default/{name}" for names in holders.values() for name in names})
+    return fleet
+
+
+def running(*names: str, leaves: str = "") -> Preemption:
+    """Preemptible jobs of these names hold nodes, each younger than the one before."""
+    jobs = [(name, PreemptibleJob(f"default/{name}", at(number), name in leaves)) for number, name in enumerate(names)]
+    return Preemption(dict(jobs))
+
+
+def spot(job: WaitingJob) -> WaitingJob:
+    return replace(job, preemptible=True)
+
+
+def plan(fleet: Fleet, preemption: Preemption, *jobs: WaitingJob) -> Mapping[str, Placed | NotPlaced]:
+    waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
+    turns = dict(step for step in plan_steps(fleet, waiting, {}, {}, preemption=preemption) if step is not None)
+    return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in order(waiting)}
+
+
+@pytest.mark.parametrize(
+    ("fleet", "preemptible", "jobs", "expected"),
+    [
+        pytest.param(
+            "b1/r1:..xx",
+            "",
+            [wants("big", 4), spot(wants("p", 2))],
+            {"big": "InsufficientNodes", "p": 2},
+            id="it starts on reserved nodes",
+        ),
+        pytest.param(
+            "b1/r1:..xx",
+            "",
+            [wants("big", 4), wants("p", 2)],
+            {"big": "InsufficientNodes", "p": "BehindInQueue"},
+            id="another does not",
+        ),
+        pytest.param(
+            "b1/r1:...",
+            "",
+            [spot(wants("p", 2)), wants("a", 2)],
+            {"a": 2, "p": "InsufficientNodes"},
+            id="it stands behind younger jobs",
+        ),
+        pytest.param(
+            "b1/r1:..pp",
+            "p",
+            [wants("a", 2), wants("b", 2)],
+            {"a": 2, "b": "WaitingForPreemption"},
+            id="it gives way where too few are free",
+        ),
+        pytest.param("b1/r1:.xpp", "p", [wants("a", 4)], {"a": "InsufficientNodes"}, id="not where that does not help"),
+        pytest.param(
+            "b1/r1:ppxx", "p", [spot(wants("q", 2))], {"q": "InsufficientNodes"}, id="not to preemptible jobs"
+        ),
+        pytest.param(
+            "b1/r1:pp..",
+            "p",
+            [wants("a", 3), spot(wants("q", 2))],
+            {"a": "WaitingForPreemption", "q": "InsufficientNodes"},
+            id="no free node is given away again for whom it gives way",
+        ),
+    ],
+)
+def test_plan(fleet: str, preemptible: str, jobs: list[WaitingJob], expected: Mapping[str, int | str]) -> None:
+    giving = running(*preemptible)
+    assert told(plan(fleet_of(fleet), giving, *jobs)) == expected
+    assert bool(giving.to) == ("WaitingForPreemption" in expected.values())
+
+
+@pytest.mark.parametrize(
+    ("fleet", "leaves", "expected"),
+    [
+        pytest.param("b1/r1:aabb..xx", "", "b", id="the younger one"),
+        pytest.param("b1/r1:aabb..xx", "a", "a", id="the one that leaves already"),
+        pytest.param("b1/r1:aaaabxxx", "", "a", id="the older one where that is enough"),
+    ],
+)
+def test_no_more_give_way_than_have_to(fleet: str, leaves: str, expected: str) -> None:
+    giving = running("a", "b", leaves=leaves)
+    plan(fleet_of(fleet), giving, wants("c", 4))
+    assert giving.to == {expected: ("default/c",)}
+
+
+def test_who_gives_way_gives_all_of_its_nodes() -> None:
+    giving = running("a", "b")
+    found = plan(fleet_of("b1/r1:aaaabbbb"), giving, wants("c", 2), wants("d", 2))
+    assert told(found) == {"c": "WaitingForPreemption", "d": "WaitingForPreemption"}
+    assert giving.to == {"b": ("default/c", "default/d")}
+
+
+def test_its_nodes_count_for_the_limit() -> None:
+    jobs = [spot(wants("p", 2)), spot(wants("q", 2))]
+    turns = dict(filter(None, plan_steps(fleet_of("b1/r1:...."), jobs, {"default": 2}, {})))
+    assert told({uid: turn.answer for uid, turn in turns.items()}) == {"uid-of-p": 2, "uid-of-q": "NamespaceLimit"}
+
+
+def test_who_waits_is_not_told_the_names_of_others() -> None:
+    job = wants("c", 4, viewer="team")
+    answer = plan(fleet_of("b1/r1:aabb"), running("a", "b"), job)["c"]
+    assert isinstance(answer, NotPlaced)
+    assert answer.message == "needs 4 nodes: preemptible jobs of other namespaces give way to it after a save"
+
+
+def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
+    jobs = [wants("big", 4, required="rack"), wants("small", 2)]
+    found = plan(fleet_of("b1/r1:.ppx b1/r2:..xx"), running("p"), *jobs)
+    assert told(found) == {"big": "InsufficientNodes", "small": 2}
+    assert found["small"] == Placed(("r2-0", "r2-1"))
