@@ -22,7 +22,7 @@ from muster.fencing.plain import PlainProofs
 from muster.goodput import account
 from muster.kube import decode, informer
 from muster.kube.errors import ServerError, Unreachable
-from muster.lifecycle import evacuating, evacuation_step, start_earlier_attempts, start_pods, start_wait
+from muster.lifecycle import evacuating, evacuation_step, holding, start_earlier_attempts, start_pods, start_wait
 from muster.node.checkpoint import candidate
 from muster.node.launcher import moves, supervisor
 from muster.node.launcher.fence_file import FenceFile
@@ -267,6 +267,11 @@ def _leave_for_ever(patch: Patch) -> None:
     patch.setattr(evacuating, "with_evacuation_begun", leaving)
 
 
+def _held_for_ever(patch: Patch) -> None:
+    """A failure is held whatever time was asked for."""
+    patch.setattr(holding, "ends_at", lambda world, held: held.since + timedelta(days=1))
+
+
 def _drain_for_ever(patch: Patch) -> None:
     """A node that nobody gives back is kept as long as no other one is free: its drain waits for ever."""
     patch.setattr(evacuation_step, "_is_last_call", lambda *_: False)
@@ -378,6 +383,7 @@ DEFECTS: dict[str, Callable[[Patch], None]] = {
     "account-begun-anew": _begun_anew,
     "leave-for-ever": _leave_for_ever,
     "leave-unsaid": _leave_unsaid,
+    "held-for-ever": _held_for_ever,
     "drain-for-ever": _drain_for_ever,
     "fenced": _not_fenced_before,
     "given-up": _nothing_given_up,
