@@ -119,6 +119,9 @@ def start_times(
     walk = _Walk(fleet, ends, now)
     estimates = {}
     for job, answer in queue[:MAX_ESTIMATED]:
+        if isinstance(answer, Placed):  # it starts now, which is no estimate
+            walk.assign_nodes(job, (*answer.nodes, *answer.spares), 0.0)
+            continue
         estimate = yield from walk.next_start(job, answer)
         if not job.replacement:
             estimates[job.job_uid] = estimate
@@ -141,13 +144,10 @@ class _Walk:
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
 
-    def next_start(self, job: WaitingJob, answer: Placed | NotPlaced) -> Generator[None, None, StartEstimate]:
+    def next_start(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, StartEstimate]:
         """Return when the next job of the queue starts."""
-        if isinstance(answer, Placed):
-            self._assign_nodes(job, (*answer.nodes, *answer.spares), 0.0)
-            return StartEstimate(self._now, "its nodes are promised to it")
         if answer.reason == WAITING_FOR_PREEMPTION:
-            self._assign_nodes(job, (), 0.0)
+            self.assign_nodes(job, (), 0.0)
             return StartEstimate(self._now, "preemptible jobs give way to it after a save")
         if isinstance(answer, OverLimit) and answer.ever:
             return (yield from self._next_within_limit(job, answer))
@@ -162,7 +162,7 @@ class _Walk:
             for freed, nodes in by_time:
                 if freed.seconds < seconds:
                     self._kept.update((node.entry.name, kept) for node in nodes)
-        self._assign_nodes(job, best.nodes, seconds)
+        self.assign_nodes(job, best.nodes, seconds)
         if math.isinf(seconds):
             return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
         return self._estimate(best.last, self._known_text(best.last, job))
@@ -220,7 +220,8 @@ class _Walk:
                 best, in_best = choice, by_time
         return best, in_best
 
-    def _assign_nodes(self, job: WaitingJob, nodes: Iterable[str], seconds: float) -> None:
+    def assign_nodes(self, job: WaitingJob, nodes: Iterable[str], seconds: float) -> None:
+        """Count these nodes as the job's from so many seconds on, until it ends."""
         lasts = self._ends.of_waiting(job.job_uid)
         until = math.inf if lasts.seconds is None else seconds + max(lasts.seconds, 0.0)
         event = _Event.WAITING_JOB_STARTS if math.isinf(seconds) else _Event.WAITING_JOB_ENDS

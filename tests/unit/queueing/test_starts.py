@@ -125,7 +125,7 @@ def test_what_is_reserved_is_not_taken_before() -> None:
 def test_segments_keep_no_more_than_they_need() -> None:
     fleet = busy("b1/r1:3 b1/r2:2", a="b1-r2-0 b1-r2-1")
     jobs = queue(wants("first", 4, segment_size=2), wants("second", 1))
-    assert starts(fleet, jobs, {"a": 600})["second"] == (0, "its nodes are promised to it")
+    assert starts(fleet, jobs, {"a": 600}).keys() == {"first"}, "the other one is given a node now"
 
 
 KNOWN = "set spec.queueing.expectedDurationSeconds there"
@@ -220,10 +220,9 @@ def test_a_limit_alone_may_not_be_what_it_waits_for() -> None:
     assert starts(fleet, job, {"a": 600}, limits=limits, held=held)["job"][0] is None
 
 
-def test_a_job_that_is_placed_starts_now() -> None:
+def test_a_job_that_is_placed_has_none_and_takes_its_nodes() -> None:
     jobs = queue(wants("first", 1), wants("second", 4))
     assert starts(tree("b1/r1:4"), jobs, lasts={"first": 60}) == {
-        "first": (0, "its nodes are promised to it"),
         "second": (60, "default/first, before it in the queue, has started, and ends by its expectedDurationSeconds"),
     }
 
