@@ -5,28 +5,29 @@ Tests: tests/unit/placement/test_messages.py.
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Domain
 from muster.placement.eligibility import IN_USE
+from muster.placement.fleet_index import FleetIndex
 from muster.placement.names import NEVER_FITS, visible_name, visible_refusal
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.search import wanted_room
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
+from muster.world.queuedecision import DomainCount, Nearest, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 MAX_DOMAINS = 8
 MAX_HOLDERS = 8
 MAX_REASONS = 6
 MAX_NAMED = 3
 _AGAIN = "delete the job and create it"
-# What is so only because of what others use or are to get.
-_PASSING = {RefusalKind.IN_USE, RefusalKind.TOO_FULL, RefusalKind.RESERVED, RefusalKind.PROMISED}
+# Refusals that are so only because of what others use or are to get.
+PASSING = {RefusalKind.IN_USE, RefusalKind.TOO_FULL, RefusalKind.RESERVED, RefusalKind.PROMISED}
 T = TypeVar("T")
 
 
@@ -65,20 +66,29 @@ def indivisible(request: Request) -> bool:
     return bool(request.count % request.segment_size) and not request.broken
 
 
-def could_hold(domain: Domain, request: Request, levels: int) -> bool:
-    """Whether the domain could hold the request if nothing else ran."""
-    room = wanted_room(request)
-    segments = domain.room(request.segment_size, levels)[1]
-    return segments >= room.segments and domain.suitable >= request.count + request.spares
+def could_hold(request: Request, levels: int) -> Callable[[Domain], bool]:
+    """Tells of a domain whether it could hold the request if nothing else ran."""
+    segments, nodes, size = wanted_room(request).segments, request.count + request.spares, request.segment_size
+    return lambda domain: domain.suitable >= nodes and domain.room(size, levels)[1] >= segments
 
 
 def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> Shortfall:
-    best = _nearest_domains(request, candidates)
-    named = _unhealthy_nodes(candidates, tree, fleet)
-    names = _others(request, candidates, tree)
-    holders = Counter[str]()
-    for holder, count in names.items():
-        holders[visible_name(fleet.name_of(holder), request.viewer)] += count
+    domains = _nearest_domains(request, candidates)
+    able = bool(domains) and could_hold(request, candidates.levels)(domains[0])
+    ever = able and not indivisible(request)
+    domain = domains[0] if able else _largest(candidates)
+    unhealthy = _unhealthy_nodes(candidates, tree, fleet)
+    refused, held = _refused(candidates, tree), _others(request, candidates, tree)
+    holders = _most(_visible_holders(held, request, fleet))
+    if domain is not None and domain.depth:
+        refused_there, held_there = _counts_inside(domain, request, candidates, tree, fleet)
+    else:
+        refused_there, held_there = refused, held
+    holders_there = _most(_visible_holders(held_there, request, fleet))
+    names_there = {
+        why: [name for name in names if domain is None or tree.eligibility[name].path[: domain.depth] == domain.path]
+        for why, names in unhealthy.items()
+    }
     return Shortfall(
         needs=request.count + request.spares,
         inside=request.required,
@@ -86,35 +96,95 @@ def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
         fleet=len(fleet.nodes),
         suitable=candidates.root.suitable,
         free=candidates.root.free,
-        refused=tuple(RefusedNodes(why, n, named.get(why, ())) for why, n in _most(_refused(candidates, tree))),
-        holders=dict(_most(holders)[:MAX_HOLDERS]),
-        domains=tuple(DomainCount("/".join(d.path), d.free, d.suitable) for d in best),
-        ever=not indivisible(request)
-        and any(could_hold(start, request, candidates.levels) for start in candidates.starts),
+        refused=_refused_nodes(refused, unhealthy),
+        holders=dict(holders[:MAX_HOLDERS]),
+        domains=tuple(_count_of(domain) for domain in sorted(domains, key=_rank)),
+        nearest=Nearest(
+            domain=_count_of(domain) if domain is not None else None,
+            refused=_refused_nodes(refused_there, names_there),
+            holders=dict(holders_there[:MAX_HOLDERS]),
+            more_holders=len(holders_there[MAX_HOLDERS:]),
+            held_by_more=sum(count for _, count in holders_there[MAX_HOLDERS:]),
+        ),
+        ever=ever,
+        fewer=_fewer(request, candidates, ever),
     )
 
 
-def _unhealthy_nodes(candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> dict[Refusal, tuple[str, ...]]:
-    """The first unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
+def _count_of(domain: Domain) -> DomainCount:
+    return DomainCount("/".join(domain.path), domain.free, domain.suitable)
+
+
+def _refused_nodes(refused: Mapping[Refusal, int], names: Mapping[Refusal, Sequence[str]]) -> tuple[RefusedNodes, ...]:
+    return tuple(RefusedNodes(why, count, tuple(names.get(why, ())[:MAX_NAMED])) for why, count in _most(refused))
+
+
+def _visible_holders(held: Mapping[str, int], request: Request, fleet: Fleet) -> Counter[str]:
+    """The number of nodes by the holder's name as the readers of the answer may see it."""
+    visible = Counter[str]()
+    for holder, count in held.items():
+        visible[visible_name(fleet.name_of(holder), request.viewer)] += count
+    return visible
+
+
+def _fewer(request: Request, candidates: CandidateNodes, ever: bool) -> int:
+    """How many workers have a place: on free nodes, or on suitable ones if all could not even have a place there."""
+    size, segments = request.segment_size, 0
+    for start in candidates.starts:
+        free_room, suitable_room = start.room(size, candidates.levels)
+        room, nodes = (free_room, start.free) if ever else (suitable_room, start.suitable)
+        segments = max(segments, min(room, (nodes - request.spares) // size, request.count // size))
+    return segments * size
+
+
+def _unhealthy_nodes(candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> dict[Refusal, list[str]]:
+    """The unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
     by_reason: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
         standing = tree.eligibility.get(name)
         why = standing.why if standing else None
         if why and why.kind is RefusalKind.UNHEALTHY and name not in candidates.barred:
             by_reason[why].append(name)
-    return {why: tuple(names[:MAX_NAMED]) for why, names in by_reason.items()}
+    return by_reason
+
+
+def _counts_inside(
+    domain: Domain, request: Request, candidates: CandidateNodes, tree: Tree, fleet: Fleet
+) -> tuple[Counter[Refusal], Counter[str]]:
+    """The number of a domain's nodes that cannot be used now, by reason, and of those otherwise usable, by holder."""
+    refusals: list[Refusal | None] = []
+    holders: list[str] = []
+    barred, own = candidates.barred, candidates.own
+    for name in FleetIndex.up_to_date(fleet).names_in(domain.path):
+        standing = tree.eligibility.get(name)
+        if standing is None:
+            continue
+        if name in barred:
+            refusals.append(barred[name])
+            continue
+        refusals.append(own[name] if name in own else standing.why or candidates.taken.get(name))
+        if standing.suitable:
+            holders += standing.holders
+    refused, held = Counter(why for why in refusals if why is not None), Counter(holders)
+    del held[request.job_uid]
+    return refused, held
+
+
+def _rank(domain: Domain) -> tuple[object, ...]:
+    return -domain.free, -domain.suitable, [natural(name) for name in domain.path], domain.path
+
+
+def _largest(candidates: CandidateNodes) -> Domain | None:
+    """The domain in which most nodes could be used if nothing else ran; None where none has any."""
+    starts = (start for start in candidates.starts if start.suitable)
+    return max(starts, key=lambda start: (start.suitable, start.free), default=None)
 
 
 def _nearest_domains(request: Request, candidates: CandidateNodes) -> list[Domain]:
-    """The domains that are nearest to holding the request. Those that never could are included only without others."""
-
-    def rank(domain: Domain) -> tuple[object, ...]:
-        return -domain.free, -domain.suitable, [natural(name) for name in domain.path], domain.path
-
-    chosen = heapq.nsmallest(
-        MAX_DOMAINS, candidates.starts, key=lambda d: (not could_hold(d, request, candidates.levels), *rank(d))
-    )
-    return sorted((domain for domain in chosen if domain.suitable), key=rank)
+    """The domains that are nearest to holding the request, nearest first: before all others those that ever could."""
+    could = could_hold(request, candidates.levels)
+    starts = [start for start in candidates.starts if start.suitable]
+    return heapq.nsmallest(MAX_DOMAINS, starts, key=lambda domain: (not could(domain), *_rank(domain)))
 
 
 def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
@@ -206,7 +276,8 @@ def _apart_message(request: Request, candidates: CandidateNodes, short: Shortfal
     ways += ["without spec.placement.segmentSize"] if request.segment_size > 1 else []
     if request.kept or not ways:
         return message
-    return f"{message}. To start now, {_AGAIN} {' and '.join(ways)}, or with fewer nodes."
+    fewer = f", or with {_nodes(short.fewer)}" if short.fewer else ""
+    return f"{message}. To start now, {_AGAIN} {' and '.join(ways)}{fewer}."
 
 
 def _where(request: Request, candidates: CandidateNodes) -> str:
@@ -232,8 +303,7 @@ def _where(request: Request, candidates: CandidateNodes) -> str:
 def _never(request: Request, short: Shortfall) -> str:
     if indivisible(request):
         return f"needs {_nodes(request.count)}, which cannot be divided into segments of {request.segment_size}"
-    best: Iterable[DomainCount] = short.domains
-    most = max(best, key=lambda domain: domain.suitable, default=None)
+    most = short.nearest.domain
     if request.required:
         limit_text = f"even {most.domain} has only {most.suitable} suitable" if most else "no suitable node is in one"
         if most and most.suitable >= short.needs:
@@ -249,5 +319,5 @@ def _never(request: Request, short: Shortfall) -> str:
 
 def _lasting(short: Shortfall) -> Shortfall:
     """The numbers without the nodes that other jobs use or are to get."""
-    refused = tuple(group for group in short.refused if group.why.kind not in _PASSING)
+    refused = tuple(group for group in short.refused if group.why.kind not in PASSING)
     return replace(short, refused=refused, holders={})

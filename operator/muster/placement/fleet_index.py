@@ -7,7 +7,9 @@ is equal.
 Tests: tests/unit/placement/test_tree.py.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import count, islice
 from typing import NamedTuple
 
@@ -100,6 +102,7 @@ class FleetIndex:
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
         self.spots: dict[str, IndexedNode] = {}
+        self._names: defaultdict[Path, set[str]] = defaultdict(set)
 
     @classmethod
     def up_to_date(cls, fleet: Fleet) -> "FleetIndex":
@@ -144,6 +147,26 @@ class FleetIndex:
             self._evaluate(pop_due(self._due))
             yield
 
+    def names_in(self, path: Path) -> AbstractSet[str]:
+        """The names of all nodes in a domain other than the fleet."""
+        return self._names.get(path, frozenset())
+
+    def _set_spot(self, name: str, spot: IndexedNode | None) -> None:
+        replaced = self.spots.get(name)
+        if spot is None:
+            self.spots.pop(name, None)
+        else:
+            self.spots[name] = spot
+        old, new = replaced.path if replaced else (), spot.path if spot else ()
+        if old == new:
+            return
+        for depth in range(1, len(old) + 1):
+            self._names[old[:depth]].discard(name)
+            if not self._names[old[:depth]]:
+                del self._names[old[:depth]]
+        for depth in range(1, len(new) + 1):
+            self._names[new[:depth]].add(name)
+
     def _number(self, facts: Hashable) -> int:
         """A number for these facts: equal facts have the same as a rule. It is hashed and compared faster than they
         are."""
@@ -160,7 +183,7 @@ class FleetIndex:
         for name in names:
             node = fleet.nodes.get(name)
             if node is None:
-                self.spots.pop(name, None)
+                self._set_spot(name, None)
                 continue
             path = domain_path(node, labels)
             if "" in path:  # it is known to be in what lies further out, and in no more
@@ -178,7 +201,7 @@ class FleetIndex:
                 fleet.suspicion_of(name) is not None,
             )
             left = self._number((facts[5], tuple(sorted(used.items())))) if used else None
-            self.spots[name] = IndexedNode(node, path, fleet.holders(name), self._number(facts), left)
+            self._set_spot(name, IndexedNode(node, path, fleet.holders(name), self._number(facts), left))
 
 
 class _KindAnswers(NamedTuple):

@@ -25,7 +25,7 @@ def nodes_to_reserve(request: Request, candidates: CandidateNodes) -> tuple[str,
     nothing else ran.
     """
     candidates = candidates.emptied
-    able = [start for start in candidates.starts if could_hold(start, request, candidates.levels)]
+    able = filter(could_hold(request, candidates.levels), candidates.starts)
     needed = [(_needed_nodes(start, request, candidates), start) for start in able]
     best = min(
         needed,

@@ -36,9 +36,17 @@ def waiting(job: TrainingJob, decision: QueueDecision, now: datetime) -> Waiting
         reserved=decision.reserved,
         domains=[WaitingDomain(domain=d.domain, free=d.free, suitable=d.suitable) for d in domains],
         blockers=[WaitingBlocker(reason=why, nodes=count) for why, count in _blockers(answer)],
-        remedies=remedies(job, answer)[:MAX_UNBLOCKS] if isinstance(answer, NotPlaced) else [],
+        remedies=_listed(remedies(job, answer)) if isinstance(answer, NotPlaced) else [],
         since=old_waiting.since if old_waiting and old_waiting.since else now,
     )
+
+
+def _listed(ways: list[str]) -> list[str]:
+    """The remedies as far as the status has room; the last entry then says how many are left out."""
+    if len(ways) <= MAX_UNBLOCKS:
+        return ways
+    rest = len(ways) - MAX_UNBLOCKS + 1
+    return [*ways[: MAX_UNBLOCKS - 1], f"{rest} more; the blockers say what else keeps nodes from it"]
 
 
 def message(job: TrainingJob, decision: QueueDecision) -> str:

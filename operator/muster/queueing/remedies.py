@@ -1,15 +1,16 @@
 """What would let a waiting job start, with numbers, the most promising first.
 
-A remedy is named only where it helps, be it together with others of the list; one that depends on where nodes lie says
-so, because the numbers of the whole fleet do not.
+A remedy is named only where it helps, be it together with others of the list. Where the job needs one domain, the
+numbers are of the nearest one, and the remedy names it.
 
 Tests: tests/unit/queueing/test_explain.py.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from muster.api.trainingjob import TrainingJob
+from muster.placement.explain import PASSING
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.enabling import NotEnabled, add_limit_command
 from muster.queueing.limits import OverLimit
@@ -17,7 +18,7 @@ from muster.queueing.phrases import nodes_text, verb_for
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
-from muster.world.queuedecision import DomainCount, NotPlaced, RefusalKind, RefusedNodes, Shortfall
+from muster.world.queuedecision import NotPlaced, RefusalKind, RefusedNodes, Shortfall
 
 # So many domains and so many holders are named one by one.
 MAX_NAMED = 3
@@ -49,17 +50,17 @@ def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
             yield from _more_nodes(short)
     elif isinstance(answer, Behind):
         for name, count in answer.reserved_for.items():
-            yield _starts(name, count)
+            yield _starts(name, count, "")
         if short is not None:
-            yield from _smaller(job, short, _best(short), short.free)
+            yield from _smaller(job, short)
     elif short is not None:
         yield from _of_space(job, short) if short.ever else _of_fleet(job, short)
 
 
-def _starts(name: str, count: int) -> str:
+def _starts(name: str, count: int, inside: str) -> str:
     if name in OTHERS:
-        return f"{name} start or are deleted ({nodes_text(count)} {verb_for(count)} reserved for them)"
-    return f"{name} starts or is deleted ({nodes_text(count)} {verb_for(count)} reserved for it)"
+        return f"{name} start or are deleted ({nodes_text(count)}{inside} {verb_for(count)} reserved for them)"
+    return f"{name} starts or is deleted ({nodes_text(count)}{inside} {verb_for(count)} reserved for it)"
 
 
 def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
@@ -115,16 +116,25 @@ def _of_quota(job: TrainingJob, over: OverQuota) -> Iterator[str]:
 def _of_space(job: TrainingJob, short: Shortfall) -> Iterator[str]:
     """The remedies that make place on a fleet that could hold the job."""
     yield from _more_nodes(short)
-    yield from _smaller(job, short, _best(short), short.free)
+    yield from _smaller(job, short)
 
 
 def _more_nodes(short: Shortfall) -> Iterator[str]:
     """The ways in which nodes become free or fit for use."""
-    where = _where(short, _best(short))
     yield from _gaps(short)
-    for holder, count in islice(short.holders.items(), MAX_NAMED):
-        yield f"{_ends(holder)} {nodes_text(count, 'suitable')}){where}"
-    yield from _repairs(short, where)
+    yield from _ends_of_holders(short)
+    yield from _repairs(short, short.nearest.refused)
+
+
+def _ends_of_holders(short: Shortfall) -> Iterator[str]:
+    nearest, inside, proviso = short.nearest, _inside(short), _proviso(short)
+    for holder, count in islice(nearest.holders.items(), MAX_NAMED):
+        yield f"{_ends(holder)} {nodes_text(count, 'suitable')}{inside}){proviso}"
+    others = list(nearest.holders.values())[MAX_NAMED:]
+    more, held = len(others) + nearest.more_holders, sum(others) + nearest.held_by_more
+    if more:
+        subject = "1 more job or pod ends (holds" if more == 1 else f"{more} more jobs or pods end (hold"
+        yield f"{subject} {nodes_text(held, 'suitable')}{inside}){proviso}"
 
 
 def _ends(holder: str) -> str:
@@ -138,7 +148,7 @@ def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
     short = answer.shortfall
     if short is None or short.ever or isinstance(answer, OverLimit | OverQuota | Behind):
         return
-    best, most = _largest(short)
+    best, most = short.nearest.domain, _most_suitable(short)
     if short.inside and best:
         room_text = f"{short.inside} {best.domain}, the largest to it, has {nodes_text(most, 'suitable')}"
     elif short.inside:
@@ -152,30 +162,30 @@ def _why_never(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
     yield f"{never_text if short.needs >= job.spec.nodes else irreplaceable_text}: {room_text}"
 
 
-def _largest(short: Shortfall) -> tuple[DomainCount | None, int]:
-    """The domain in which most nodes could be used if nothing else ran, and how many the job could have of these."""
-    best = max(short.domains, key=lambda d: d.suitable, default=None)
-    if not short.inside:
-        return best, short.suitable
-    return best, best.suitable if best else 0
-
-
 def _of_fleet(job: TrainingJob, short: Shortfall) -> Iterator[str]:
     """The remedies for a job that would not even fit if nothing else ran."""
-    best, most = _largest(short)
-    if most + sum(group.count for group in short.refused if _repair(group)) >= short.needs:
-        yield from _repairs(short, _where(short, best))
+    most = _most_suitable(short)
+    lasting = [group for group in short.nearest.refused if group.why.kind not in PASSING]
+    if most + sum(group.count for group in lasting if _repair(group, "")) >= short.needs:
+        yield from _repairs(short, lasting)
     fewer = _fewer_accelerators(short, most)
     if fewer and short.needs >= job.spec.nodes:
-        yield f"lower spec.gpusPerNode to {fewer}{_where(short, best)} {_AGAIN}"
-    yield from _smaller(job, short, best and DomainCount(best.domain, best.suitable, best.suitable), short.suitable)
+        yield f"lower spec.gpusPerNode to {fewer}{_proviso(short)} {_AGAIN}"
+    yield from _smaller(job, short)
+
+
+def _most_suitable(short: Shortfall) -> int:
+    """The number of nodes that the job could have at most if nothing else ran."""
+    if not short.inside:
+        return short.suitable
+    return short.nearest.domain.suitable if short.nearest.domain else 0
 
 
 def _fewer_accelerators(short: Shortfall, most: int) -> int:
     """The largest number of accelerators for each worker with which there would be enough nodes; 0 where there is none.
     Without that the job could have `most` nodes.
     """
-    fewer = [group for group in short.refused if group.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
+    fewer = [group for group in short.nearest.refused if group.why.kind is RefusalKind.TOO_FEW_ACCELERATORS]
     for accelerators in sorted({int(group.why.subject) for group in fewer}, reverse=True):
         if accelerators > 0 and most + sum(e.count for e in fewer if int(e.why.subject) >= accelerators) >= short.needs:
             return accelerators
@@ -192,92 +202,98 @@ def _gaps(short: Shortfall) -> Iterator[str]:
         yield f"{nodes_text(short.needs - domain.free, 'more')} {place}"
 
 
-def _best(short: Shortfall) -> DomainCount | None:
-    """The domain that is nearest to holding the job; None where there is none."""
-    able = [domain for domain in short.domains if domain.suitable >= short.needs] or list(short.domains)
-    return max(able, key=lambda domain: domain.free, default=None)
+def _inside(short: Shortfall) -> str:
+    """The domain whose nodes a remedy counts; "" where it counts those of the fleet."""
+    return f" in {short.inside} {short.nearest.domain.domain}" if short.inside and short.nearest.domain else ""
 
 
-def _where(short: Shortfall, best: DomainCount | None) -> str:
-    """The proviso in remedies that are known for the whole fleet only; "" where none is needed."""
-    if short.inside:
-        return (
-            f", as far as that is in {short.inside} {best.domain}"
-            if best
-            else f", as far as that is in one {short.inside}"
-        )
+def _proviso(short: Shortfall) -> str:
+    """The proviso in remedies that count nodes of which not all may help; "" where none is needed."""
+    if short.inside and not short.nearest.domain:
+        return f", as far as that is in one {short.inside}"
     return ", as far as that completes segments" if short.segment_size > 1 else ""
 
 
-def _smaller(job: TrainingJob, short: Shortfall, best: DomainCount | None, anywhere: int) -> Iterator[str]:
-    """The requests that the user could lower. A gang that runs cannot lower any. `best` is the domain that is nearest
-    to holding the job; `anywhere` the number of nodes that the job could have in the whole fleet.
-    """
+def _smaller(job: TrainingJob, short: Shortfall) -> Iterator[str]:
+    """The requests that the user could lower. A gang that runs cannot lower any."""
     if short.needs < job.spec.nodes:
         return
-    room = (best.free if best else 0) if short.inside else anywhere
-    lower = room - (short.needs - job.spec.nodes)
+    nearest = short.nearest.domain
+    anywhere, room = short.free, nearest.free if nearest else 0
+    if not short.ever:
+        anywhere, room = short.suitable, nearest.suitable if nearest else 0
     left_out = []
     if short.inside and room < short.needs <= anywhere:
         left_out.append("spec.placement.required")
     if short.segment_size > 1 and short.needs <= anywhere:
         left_out.append("spec.placement.segmentSize")
-    ways = [f"lower spec.nodes to {lower}"] if short.segment_size == 1 and 0 < lower < job.spec.nodes else []
+    ways = [f"lower spec.nodes to {short.fewer}"] if 0 < short.fewer < job.spec.nodes else []
     ways += [f"leave {' and '.join(left_out)} out"] if left_out else []
     if ways:
         yield f"{' or '.join(ways)} {_AGAIN}"
 
 
-def _repairs(short: Shortfall, where: str) -> Iterator[str]:
+def _repairs(short: Shortfall, groups: Iterable[RefusedNodes]) -> Iterator[str]:
     """The remedies for refused nodes, by people or by waiting."""
-    for refused in short.refused:
-        text = _repair(refused)
+    for refused in groups:
+        text = _repair(refused, _inside(short))
         if text:
-            yield f"{text}{where}{' ' + _AGAIN if refused.why.kind in _ASKED_BY_TEMPLATE else ''}"
+            yield f"{text}{_proviso(short)}{' ' + _AGAIN if refused.why.kind in _ASKED_BY_TEMPLATE else ''}"
 
 
-def _repair(refused: RefusedNodes) -> str:
-    """The remedy for nodes refused for this reason; "" where there is none."""
+def _repair(refused: RefusedNodes, inside: str) -> str:
+    """The remedy for nodes of the domain `inside` that are refused for this reason; "" where there is none."""
     why, count, names = refused.why, refused.count, refused.named
     if names:
         rest = f" and {count - len(names)} more" if count > len(names) else ""
-        return f"repair {', '.join(names)}{rest}, or release {'them' if count > 1 else 'it'}: {why}"
+        return f"repair {', '.join(names)}{rest}{inside}, or release {'them' if count > 1 else 'it'}: {why}"
     remedy = _REMEDIES.get(why.kind)
-    return remedy(count, why.subject) if remedy is not None else ""
+    return remedy(count, why.subject, inside) if remedy is not None else ""
 
 
-# From the number of nodes and the subject of the refusal. Too few accelerators are missing on purpose: nodes do not
-# grow them, and only the job can ask for fewer (`_fewer_accelerators`).
-_REMEDIES: Mapping[RefusalKind, Callable[[int, str], str]] = {
-    RefusalKind.OUTSIDE_SCOPE: lambda count, _: (
-        f"have the fleet's administrators select {nodes_text(count, 'more')} in spec.scope of FleetPolicy default"
+# From the number of nodes, the subject of the refusal and the domain. Too few accelerators are missing on purpose: only
+# the job can ask for fewer (`_fewer_accelerators`).
+_REMEDIES: Mapping[RefusalKind, Callable[[int, str, str], str]] = {
+    RefusalKind.OUTSIDE_SCOPE: lambda count, _, inside: (
+        f"have the fleet's administrators select {nodes_text(count, 'more')}{inside} "
+        "in spec.scope of FleetPolicy default"
     ),
-    RefusalKind.CORDONED: lambda count, _: f"uncordon {nodes_text(count)}",
-    RefusalKind.NOT_READY: lambda count, _: f"bring back {nodes_text(count)} that {verb_for(count)} not ready",
-    RefusalKind.SILENT: lambda count, _: f"bring back {nodes_text(count)} without a heartbeat",
-    RefusalKind.TAINTED: lambda count, key: (
-        f"take the taint {key} off {nodes_text(count)}, or tolerate it in spec.template"
+    RefusalKind.CORDONED: lambda count, _, inside: f"uncordon {nodes_text(count)}{inside}",
+    RefusalKind.NOT_READY: lambda count, _, inside: (
+        f"bring back {nodes_text(count)}{inside} that {verb_for(count)} not ready"
     ),
-    RefusalKind.UNSELECTED: lambda count, _: (
-        f"let the node selector and affinity of spec.template admit {nodes_text(count, 'more')}"
+    RefusalKind.SILENT: lambda count, _, inside: f"bring back {nodes_text(count)}{inside} without a heartbeat",
+    RefusalKind.TAINTED: lambda count, key, inside: (
+        f"take the taint {key} off {nodes_text(count)}{inside}, or tolerate it in spec.template"
     ),
-    RefusalKind.TOO_SMALL: lambda count, resource: (
-        f"request less {resource} in spec.template, for {nodes_text(count)} with too little"
+    RefusalKind.UNSELECTED: lambda count, _, inside: (
+        f"let the node selector and affinity of spec.template admit {nodes_text(count, 'more')}{inside}"
     ),
-    RefusalKind.TOO_FULL: lambda count, resource: f"other pods give back {resource} on {nodes_text(count)}",
-    RefusalKind.BOUND_DIRECTLY: lambda count, field: (
-        f"set binding Scheduler for {nodes_text(count)} in FleetPolicy, or leave {field} out of spec.template"
+    RefusalKind.TOO_SMALL: lambda count, resource, inside: (
+        f"request less {resource} in spec.template, for {nodes_text(count)}{inside} with too little"
     ),
-    RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _: (
-        f"set spec.gpusPerNode to use {nodes_text(count)} with accelerators, or have the fleet's administrators set "
-        "spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default"
+    RefusalKind.TOO_FULL: lambda count, resource, inside: (
+        f"other pods give back {resource} on {nodes_text(count)}{inside}"
     ),
-    RefusalKind.AVOIDED_BY_SPEC: lambda count, _: f"take {nodes_text(count)} out of spec.placement.avoidNodes",
-    RefusalKind.AVOIDED_AFTER_FAILURE: lambda count, _: (
-        f"wait until {nodes_text(count)} that failed lately {verb_for(count)} taken again, ten minutes after the "
-        "failure"
+    RefusalKind.BOUND_DIRECTLY: lambda count, field, inside: (
+        f"set binding Scheduler for {nodes_text(count)}{inside} in FleetPolicy, or leave {field} out of spec.template"
     ),
-    RefusalKind.RESERVED: lambda count, name: _starts(name, count),
+    RefusalKind.KEPT_FOR_ACCELERATORS: lambda count, _, inside: (
+        f"set spec.gpusPerNode to use {nodes_text(count)}{inside} with accelerators, or have the fleet's "
+        "administrators set spec.placement.acceleratorNodesForOtherJobs to WhenFree in FleetPolicy default"
+    ),
+    RefusalKind.AVOIDED_BY_SPEC: lambda count, _, inside: (
+        f"take {nodes_text(count)}{inside} out of spec.placement.avoidNodes"
+    ),
+    RefusalKind.AVOIDED_AFTER_FAILURE: lambda count, _, inside: (
+        f"wait until {nodes_text(count)}{inside} that failed lately {verb_for(count)} taken again, ten minutes after "
+        "the failure"
+    ),
+    RefusalKind.RESERVED: lambda count, name, inside: _starts(name, count, inside),
+    RefusalKind.PROMISED: lambda count, name, inside: (
+        f"{name} {'are' if name in OTHERS else 'is'} deleted or suspended before the start "
+        f"({nodes_text(count)}{inside} {verb_for(count)} promised to {'them' if name in OTHERS else 'it'})"
+    ),
 }
 # Those whose remedy is another template, which a job cannot be given.
 _ASKED_BY_TEMPLATE = {

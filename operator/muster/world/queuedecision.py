@@ -92,6 +92,25 @@ class RefusedNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class Nearest:
+    """The domain that is nearest to holding a request, and what keeps the request from the nodes in it.
+
+    Attributes:
+        domain: the domain; None where there is none: all numbers are of the fleet.
+        refused: why nodes in it cannot be used now; the most common first.
+        holders: holder, for people -> number of its nodes there that could be used otherwise; most first, a few only.
+        more_holders: the number of further holders.
+        held_by_more: the number of nodes that these hold there.
+    """
+
+    domain: DomainCount | None
+    refused: tuple[RefusedNodes, ...]
+    holders: Mapping[str, int]
+    more_holders: int
+    held_by_more: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shortfall:
     """Why there is no place now, in numbers of nodes.
 
@@ -106,7 +125,11 @@ class Shortfall:
         holders: holder, for people -> number of its nodes that could be used otherwise; most first, a few only.
         domains: the best domains of the level, the fleet itself where no level is required; most free first, a few
             only.
+        nearest: of the domains that could hold it the one with most free nodes, or the fleet where no level is
+            required; where none could hold it, the one with most suitable nodes.
         ever: whether the request would fit if nothing else ran.
+        fewer: how many workers, in whole segments, would have a place now; where all would not even fit if nothing else
+            ran, how many would fit then.
     """
 
     needs: int
@@ -118,7 +141,9 @@ class Shortfall:
     refused: tuple[RefusedNodes, ...]
     holders: Mapping[str, int]
     domains: tuple[DomainCount, ...]
+    nearest: Nearest
     ever: bool
+    fewer: int
 
 
 @dataclass(frozen=True, slots=True)

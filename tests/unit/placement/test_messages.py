@@ -12,7 +12,7 @@ from muster.placement.names import reserved_refusal
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
 from muster.world.fleet import Exclusion, Fleet, KnownAges
-from muster.world.queuedecision import DomainCount, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
+from muster.world.queuedecision import DomainCount, Nearest, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 FAILED = Refusal(RefusalKind.AVOIDED_AFTER_FAILURE, "avoided after a failure there")
 
@@ -64,7 +64,7 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             "TopologyUnsatisfied",
             "needs 4 free nodes in one rack: best is b1/r2 with 3 of 4; 5 of the fleet's 8 are free and suitable (2 "
             "in use by default/llama, 1 in use by default/small). To start now, delete the job and create it without "
-            "spec.placement.required, or with fewer nodes.",
+            "spec.placement.required, or with 3 nodes.",
             id="not in one rack",
         ),
         pytest.param(
@@ -73,8 +73,26 @@ def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPl
             "TopologyUnsatisfied",
             f"needs 6 free nodes, {SIDE_BY_SIDE}: there is room for 2 of 3 such segments; 6 of the fleet's 8 are "
             "free and suitable (2 in use by default/llama). To start now, delete the job and create it without "
-            "spec.placement.segmentSize, or with fewer nodes.",
+            "spec.placement.segmentSize, or with 4 nodes.",
             id="not in segments",
+        ),
+        pytest.param(
+            held("b1/r1:4 b1/r2:2", llama="b1-r1-0"),
+            ask(4, segment_size=4),
+            "TopologyUnsatisfied",
+            "needs 4 free nodes, 4 at a time in one domain of the innermost level: there is room for 0 of 1 such "
+            "segments; 5 of the fleet's 6 are free and suitable (1 in use by default/llama). To start now, delete the "
+            "job and create it without spec.placement.segmentSize.",
+            id="not one segment: fewer nodes would not help",
+        ),
+        pytest.param(
+            held("b1/r1:8 b2/r1:3", llama="b1-r1-0 b1-r1-1 b1-r1-2 b1-r1-3 b1-r1-4 b1-r1-5"),
+            ask(5, required="block"),
+            "TopologyUnsatisfied",
+            "needs 5 free nodes in one block: best is b1 with 2 of 8; 5 of the fleet's 11 are free and suitable (6 in "
+            "use by default/llama). To start now, delete the job and create it without spec.placement.required, or "
+            "with 3 nodes.",
+            id="the best domain is one that could hold it",
         ),
         pytest.param(
             scoped("b1/r1:3", "nowhere"),
@@ -202,7 +220,9 @@ def test_the_numbers() -> None:
         refused=(RefusedNodes(IN_USE, 3),),
         holders={"default/llama": 2, "default/small": 1},
         domains=(DomainCount("b1/r2", 3, 4), DomainCount("b1/r1", 2, 4)),
+        nearest=Nearest(DomainCount("b1/r2", 3, 4), (RefusedNodes(IN_USE, 1),), {"default/llama": 1}, 0, 0),
         ever=True,
+        fewer=3,
     )
 
 

@@ -23,6 +23,7 @@ from muster.queueing.remedies import remedies
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import (
     DomainCount,
+    Nearest,
     NotPlaced,
     Placed,
     QueueDecision,
@@ -55,10 +56,21 @@ def short(
     holders: Mapping[str, int] | None = None,
     ever: bool = True,
     named: Mapping[Refusal, tuple[str, ...]] | None = None,
+    fewer: int | None = None,
+    more_holders: int = 0,
+    held_by_more: int = 0,
 ) -> Shortfall:
+    """The numbers of a fleet of 64 nodes, all in the nearest domain where one is needed."""
     counts = tuple(DomainCount(*domain) for domain in ([("", free, suitable)] if domains is None else domains))
     several = tuple(RefusedNodes(why, count, (named or {}).get(why, ())) for why, count in (refused or {}).items())
-    return Shortfall(needs, inside, segment_size, 64, suitable, free, several, holders or {}, counts, ever)
+    able = [domain for domain in counts if domain.suitable >= needs]
+    domain = max(able, key=lambda d: d.free, default=None) or max(counts, key=lambda d: d.suitable, default=None)
+    nearest = Nearest(domain, several, holders or {}, more_holders, held_by_more)
+    room = (domain.free if ever else domain.suitable) if domain else 0
+    fewer = (0 if segment_size > 1 else min(room, needs - 1)) if fewer is None else fewer
+    return Shortfall(
+        needs, inside, segment_size, 64, suitable, free, several, holders or {}, counts, nearest, ever, fewer
+    )
 
 
 def lacking(shortfall: Shortfall | None, reason: str = "InsufficientNodes") -> NotPlaced:
@@ -291,6 +303,7 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
     assert Waiting.model_validate(told.to_json()) == told
     assert (len(told.domains), len(told.blockers), len(told.remedies)) == (16, 32, 8)
     assert told.blockers[-1].reason == "20 more reasons"
+    assert told.remedies[-1] == "48 more; the blockers say what else keeps nodes from it"
     assert sum(blocker.nodes for blocker in told.blockers) == 4 + 2 * 50
     assert len(explain.message(of(64), QueueDecision(1, 2, answer))) <= 1024
 

@@ -17,7 +17,7 @@ from muster.record import incidents
 from muster.status import job_status
 from muster.status.report import State, StatusReport
 from muster.world.fleet import Exclusion
-from muster.world.queuedecision import NotPlaced, QueueDecision, Shortfall
+from muster.world.queuedecision import Nearest, NotPlaced, QueueDecision, Shortfall
 
 
 def shown(scene: Scene) -> TrainingJobStatus:
@@ -453,7 +453,8 @@ def test_a_gang_that_misses_a_node_says_what_it_waits_for_in_its_event() -> None
 def test_a_job_that_is_created_again_waits_for_its_former_pods_without_an_event(
     holder: str, reason: str, events: list[str]
 ) -> None:
-    lacks = Shortfall(3, None, 1, 4, 4, 3, (), {holder: 1}, (), ever=True)
+    nearest = Nearest(None, (), {holder: 1}, 0, 0)
+    lacks = Shortfall(3, None, 1, 4, 4, 3, (), {holder: 1}, (), nearest, ever=True, fewer=0)
     answer = NotPlaced("InsufficientNodes", "needs 3 nodes", lacks)
     scene = Scene(a_job("llama")).fleet(4).but(queue_decision=QueueDecision(1, 1, answer))
     plan = decide(scene.world(), SETTINGS)
