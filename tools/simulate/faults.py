@@ -327,6 +327,17 @@ def _suspend(life: Life, fault: Fault) -> Undo:
     return lambda: life.edit(fault.job, {"suspend": False})
 
 
+def _ask_to_save(life: Life, fault: Fault) -> None:
+    """A user asks a job to save and go on, by a new name each time."""
+    life.edit(fault.job, {"checkpoint": {"saveRequest": f"at {life.age_seconds:.2f}"}})
+
+
+def _avoid_nodes(life: Life, fault: Fault) -> Undo:
+    """A user has a job leave nodes, until that is undone."""
+    life.edit(fault.job, {"placement": {"avoidNodes": _some(_nodes(life, fault))}})
+    return lambda: life.edit(fault.job, {"placement": {"avoidNodes": []}})
+
+
 def _edit(life: Life, fault: Fault) -> Undo:
     """A change that leaves the gang as it is."""
     before = life.job(fault.job)["spec"].get("recovery")
@@ -522,6 +533,8 @@ KINDS: Mapping[str, Kind] = {
     "LeaderCutOff": Kind(_cut_leader, LONG, on_cluster="packets", spares_program=True, spares_training=True),
     "LeaderPaused": Kind(_pause_leader, LONG, on_cluster="signal", spares_program=True, spares_training=True),
     "Suspended": Kind(_suspend, LONG, of_job=True, on_cluster="kubectl", spares_program=True),
+    "SaveAsked": Kind(_ask_to_save, of_job=True, spares_program=True, spares_training=True),
+    "NodesAvoided": Kind(_avoid_nodes, LONG, of_job=True, spares_program=True),
     "JobEdited": Kind(
         _edit, LONG, (90.0, 99.0), of_job=True, on_cluster="kubectl", spares_program=True, spares_training=True
     ),
@@ -572,7 +585,7 @@ THEMES: Mapping[str, Sequence[str]] = {
     ],
     "people": [
         *("Suspended", "JobEdited", "JobReplaced", "Cordon", "Drain", "NodeWithheld", "PodDeleted", "PodForceDeleted"),
-        *("CheckpointRemoved", "ApiAway", "LeaderKilled", "RecordDeleted"),
+        *("CheckpointRemoved", "ApiAway", "LeaderKilled", "RecordDeleted", "SaveAsked", "NodesAvoided"),
     ],
 }
 
