@@ -19,7 +19,7 @@ from bench.queueing.cluster import CHECKPOINT_SECONDS, REPAIR_SECONDS, RESTART_S
 from bench.queueing.outcome import figures_of, summary, table
 from bench.queueing.policies import PLANNED_AHEAD, Conservative, Easy, Fifo, NoReservations, Oracle
 from bench.queueing.shipped import Muster
-from bench.queueing.workload import CLUSTERS, LONGEST_SECONDS, SHORTEST_SECONDS, WORKLOADS, draw
+from bench.queueing.workload import LONGEST_SECONDS, SHORTEST_SECONDS, WORKLOADS, draw
 from muster.controller.settings import COLLECT_AFTER
 from muster.whatif.rates import LLAMA3
 from simulate.hashes import fix_hashes
@@ -35,6 +35,8 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "none": NoReservations,
     "oracle": Oracle,
 }
+DEFAULT = ["kalos", "helios", "philly", "pai"]
+"""Seren's queue grows to thousands of jobs, of which each plan that is timed takes a second."""
 WIDE = 240
 """Columns of the printed tables, also where the output is no terminal."""
 
@@ -96,7 +98,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--load", type=float, default=0.85, help="node time of all jobs, as a share of the fleet's")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--workloads", type=_names(WORKLOADS), default=list(CLUSTERS))
+    parser.add_argument("--workloads", type=_names(WORKLOADS), default=DEFAULT)
     parser.add_argument("--policies", type=_names(POLICIES), default=list(POLICIES))
     parser.add_argument(
         "--required",

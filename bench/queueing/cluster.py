@@ -48,7 +48,7 @@ class Run:
         since: when it began to work, or will have restarted; None while it does not work.
         queued: since when it has waited for all of its nodes; None while it holds some.
         waited: seconds that it has waited for all of its nodes.
-        lost: seconds of work that were lost, and those of restarts.
+        interrupted: whether it has to load a checkpoint before it goes on.
         first_start: when it had its nodes for the first time.
         version: grows with each change, so that an event of before is known.
     """
@@ -60,7 +60,7 @@ class Run:
     since: float | None = None
     queued: float | None = None
     waited: float = 0.0
-    lost: float = 0.0
+    interrupted: bool = False
     first_start: float | None = None
     ended: float | None = None
     version: int = 0
@@ -329,7 +329,7 @@ class Simulation:
         unsaved = max(self.cluster.now - run.since, 0.0) % CHECKPOINT_SECONDS
         run.remaining = run.remaining_seconds(self.cluster.now) + unsaved
         run.since = None
-        run.lost += unsaved
+        run.interrupted = True
         self.cluster.lost += unsaved * run.job.nodes
 
     def _repaired(self, name: str) -> bool:
@@ -371,13 +371,13 @@ class Simulation:
             run.queued = None
         if run.first_start is None:
             run.first_start = cluster.now
-        if run.lost:  # it has something to load
+        if run.interrupted:
             self._at(cluster.now + RESTART_SECONDS, _RESTARTED, (run, run.version))
         else:
             self._work(run)
 
     def _work(self, run: Run) -> None:
-        run.since = self.cluster.now
+        run.since, run.interrupted = self.cluster.now, False
         self._at(self.cluster.now + run.remaining, _END, (run, run.version))
 
 

@@ -156,11 +156,10 @@ def test_a_failure_costs_the_work_since_the_last_checkpoint() -> None:
     job = a_job("job", 2, 10)
     simulation = Simulation(an_empty_cluster(8), Fifo(), [job], A_DAY, None)
     moment = 2.5 * CHECKPOINT_SECONDS
-    lost = simulation.cluster
     simulation._at(moment, 2, "n0000")
     simulation.run()
     (run,) = simulation.runs
-    assert lost.lost == 2 * 0.5 * CHECKPOINT_SECONDS
+    assert simulation.cluster.lost == 2 * 0.5 * CHECKPOINT_SECONDS
     assert run.ended == job.seconds + 0.5 * CHECKPOINT_SECONDS + 300, "and a restart, on another node at once"
 
 
