@@ -378,8 +378,8 @@ class Knapsack:
                         following.append(_Outline(bound, spent + price, total, (part, outline.parts)))
                 if new[index] and rests.complete(cost - spent, segments, singles, wanted):
                     following.append(outline)
-            outlines = self._beam(following, BEAM)
-        return self._beam(self._with_singles(outlines, domain, cost, wanted), ENDS)
+            outlines = self._beam(following, BEAM, wanted)
+        return self._beam(self._with_singles(outlines, domain, cost, wanted), ENDS, wanted)
 
     def _bound(self, point: int, cost: int, digit: int, least: Sequence[int]) -> int:
         """The least that is left behind at this level once the rest of the cost is spent, too."""
@@ -387,25 +387,36 @@ class Knapsack:
         shift = _RELUCTANCE_BITS + _FREE_BITS * (digit // _COUNT_BITS)
         return cost_of(point) + (least[further] << shift)
 
-    def _beam(self, outlines: list["_Outline"], width: int) -> list["_Outline"]:
+    def _beam(self, outlines: list["_Outline"], width: int, wanted: Room) -> list["_Outline"]:
         """The most promising outlines, at most `width`.
 
         Of those that cost the same, none stays that leaves more behind than another and has no more room.
         """
         frontiers: dict[int, tuple[Frontier, dict[int, int]]] = {}
         kept = []
-        for place in sorted(range(len(outlines)), key=lambda place: (outlines[place].point, place)):
-            outline = outlines[place]
+        points = [self._needed_part(outline, wanted) for outline in outlines]
+        for place in sorted(range(len(outlines)), key=lambda place: (points[place], place)):
+            outline, point = outlines[place], points[place]
             frontier, alike = frontiers.setdefault(outline.spent, (Frontier(self.shape, ROOM_MASK), {}))
-            if outline.point in alike:
-                alike[outline.point] += 1
-                if alike[outline.point] <= TIES:
+            if point in alike:
+                alike[point] += 1
+                if alike[point] <= TIES:
                     kept.append((outline.bound, place))
-            elif frontier.kept([outline.point]):
-                alike[outline.point] = 1
+            elif frontier.kept([point]):
+                alike[point] = 1
                 kept.append((outline.bound, place))
         # Among equals those that use what comes first in the order of names.
         return [outlines[place] for _, place in heapq.nsmallest(width, kept)]
+
+    def _needed_part(self, outline: "_Outline", wanted: Room) -> int:
+        """The outline's point; of one domain that does alone, without the room that is of no use. It may leave less
+        behind further inside than a roomier one."""
+        point, parts = outline.point, outline.parts
+        if parts is not None and isinstance(parts[0], Singles):
+            parts = parts[1]
+        if parts is None or parts[1] is not None or not point_holds(point, self.shape, wanted):
+            return point
+        return encode(cost_of(point), wanted.segments, self.shape.spares)
 
     def _with_singles(
         self, outlines: Iterable["_Outline"], domain: Domain, cost: int, wanted: Room

@@ -3,13 +3,15 @@
 from collections import Counter
 from random import Random
 
-from tests.unit.placement.cases import Case, a_case
+from tests.unit.placement.cases import NEEDS, Case, a_case
 from tests.unit.placement.exhaustive import Best, best, place, usable, vectors
+from tests.unit.placement.streams import a_fleet_of, free_of
 
 from muster.placement.eligibility import reluctance
 from muster.placement.names import reserved_refusal
-from muster.placement.space import Space
-from muster.placement.where import domain_counts
+from muster.placement.request import Request
+from muster.placement.space import Space, solve
+from muster.placement.where import domain_counts, domain_path
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
 
@@ -53,3 +55,28 @@ def left_behind_is_the_least_nearly_always(count: int) -> None:
     assert left >= 0.99 * len(pairs)
     reluctant = sum((found.left, found.reluctance) == (optimum.left, optimum.reluctance) for optimum, found in pairs)
     assert reluctant >= 0.97 * len(pairs)
+
+
+def one_rack_is_the_one_that_leaves_least(seed: int) -> tuple[int, int]:
+    """How often a gang of one rack is in the rack that leaves least behind, from the outside in; and of how many."""
+    random = Random(seed)
+    fleet, _ = a_fleet_of(random)
+    share = random.choice([0.1, 0.3, 0.6])
+    for name in [name for name in fleet.nodes if random.random() < share]:
+        fleet.occupy(name, "other", frozenset({name}))
+    free = {rack: len(names) for rack, names in free_of(fleet).items()}
+    around = Counter[tuple[str, ...]]()
+    for rack, count in free.items():
+        around.update({rack[: depth + 1]: count for depth in range(len(rack))})
+    best = asked = 0
+    for count in (1, 2, 3, 4):
+        left = {rack: [around[rack[: depth + 1]] for depth in range(len(rack))] for rack in free if free[rack] >= count}
+        if not left:
+            continue
+        answer = solve(fleet, Request(count, NEEDS, "me"))
+        assert isinstance(answer, Placed)
+        racks = {domain_path(fleet.nodes[name], fleet.policy.topology.labels) for name in answer.nodes}
+        assert len(racks) == 1
+        asked += 1
+        best += left[racks.pop()] == min(left.values())
+    return best, asked

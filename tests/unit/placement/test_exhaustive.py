@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.placement.cases import a_case
 from tests.unit.placement.exhaustive import best, depth_of, home, labelled, place, usable
-from tests.unit.placement.optimum import answer_of, check_counts, left_behind_is_the_least_nearly_always
+from tests.unit.placement.optimum import (
+    answer_of,
+    check_counts,
+    left_behind_is_the_least_nearly_always,
+    one_rack_is_the_one_that_leaves_least,
+)
 
 from muster.placement.names import promised_refusal
 from muster.placement.space import Space
@@ -24,6 +29,13 @@ def test_as_few_domains_as_any_choice_and_a_place_exactly_where_there_is_one(see
 def test_what_is_left_behind_is_the_least_nearly_always() -> None:
     """Nightly among 5000 (tests/unit/nightly/placement/test_many_cases.py)."""
     left_behind_is_the_least_nearly_always(100)
+
+
+def test_a_gang_of_one_rack_is_in_the_one_that_leaves_least_behind() -> None:
+    counts = [one_rack_is_the_one_that_leaves_least(seed) for seed in range(60)]
+    best, asked = (sum(numbers) for numbers in zip(*counts, strict=True))
+    assert asked > 200
+    assert best >= 0.99 * asked
 
 
 @given(seeds)
