@@ -17,7 +17,7 @@ from rich.console import Console
 from bench.facts import facts
 from bench.queueing.cluster import CHECKPOINT_SECONDS, REPAIR_SECONDS, RESTART_SECONDS, Policy, simulate
 from bench.queueing.outcome import figures_of, summary, table
-from bench.queueing.policies import PLANNED_AHEAD, Conservative, Easy, Fifo, NoReservations, Oracle
+from bench.queueing.policies import PLANNED_AHEAD, Conservative, Easy, Estimates, Fifo, NoReservations, Oracle
 from bench.queueing.shipped import Muster
 from bench.queueing.workload import LONGEST_SECONDS, SHORTEST_SECONDS, WORKLOADS, draw
 from muster.controller.settings import COLLECT_AFTER
@@ -27,6 +27,9 @@ from simulate.hashes import fix_hashes
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "queue.json"
 POLICIES: dict[str, Callable[[], Policy]] = {
     "muster": Muster,
+    "muster2": lambda: Muster(Estimates(2)),
+    "muster-preemptible": lambda: Muster(None, uses_preemptible=True),
+    "muster2-preemptible": lambda: Muster(Estimates(2), uses_preemptible=True),
     "fifo": Fifo,
     "easy": lambda: Easy(1),
     "easy2": lambda: Easy(2),

@@ -87,17 +87,21 @@ class Decision:
         starts: jobs that get these nodes.
         leaves: jobs that save and give their nodes back, before others start.
         reserved: free nodes that are kept for a job.
+        again: whether to decide once more, after the jobs have left.
     """
 
     starts: Sequence[tuple[Run, tuple[str, ...]]]
     leaves: Sequence[Run] = ()
     reserved: int = 0
+    again: bool = False
 
 
 class Policy(Protocol):
     """Decides which of the waiting jobs start."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """For people."""
 
     def decide(self, cluster: "Cluster") -> Decision:
         """Choose among `cluster.queue`, in whatever order, jobs that start on nodes of `cluster.free`."""
@@ -355,6 +359,8 @@ class Simulation:
             self._enqueue(run)
         for run, nodes in decision.starts:
             self._start(run, nodes)
+        if decision.again:
+            self._decide()
 
     def _start(self, run: Run, nodes: tuple[str, ...]) -> None:
         cluster = self.cluster

@@ -79,7 +79,7 @@ class NoReservations:
 
 
 @dataclass(frozen=True, slots=True)
-class _Estimates:
+class Estimates:
     """What the owners of jobs say: so many times as long as they run."""
 
     factor: float
@@ -106,7 +106,7 @@ class Easy:
 
     def __init__(self, factor: float) -> None:
         self.name = f"EASY x{factor:g}"
-        self._estimates = _Estimates(factor)
+        self._estimates = Estimates(factor)
 
     def decide(self, cluster: Cluster) -> Decision:
         """Start the first ones, then those that end before the first of the rest could start, or do not disturb it."""
@@ -163,7 +163,7 @@ class Conservative:
 
     def __init__(self, factor: float) -> None:
         self.name = f"conservative x{factor:g}"
-        self._estimates = _Estimates(factor)
+        self._estimates = Estimates(factor)
 
     def decide(self, cluster: Cluster) -> Decision:
         """Go through the queue with a profile of the nodes that are free from each moment on."""

@@ -1,14 +1,19 @@
 """The shipped plan as a policy of the bench, and what its steps take of the processor."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum, auto
 
 from tests.unit.lifecycle.builders import at
 
 from bench.queueing.cluster import Cluster, Decision, Run
-from muster.queueing.queue import plan_steps
+from bench.queueing.policies import Estimates
+from muster.queueing.ends import JobEnd, RemainingTime
+from muster.queueing.preemption import PreemptibleJob, Preemption, place_of
+from muster.queueing.queue import order, plan_steps
+from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Placed, QueueDecision
 
@@ -29,6 +34,8 @@ FIRST_JOBS = 32
 class Muster:
     """`muster.queueing.queue.plan_steps`, without limits, quotas and priorities.
 
+    A job that gives way saves at no cost, and loads its checkpoint when it starts again.
+
     No answer depends on the jobs behind. So the plan is that of the first jobs where these leave no free node, apart
     from the plans that are timed.
 
@@ -37,10 +44,18 @@ class Muster:
         longest_steps: the longest time without a pause in each.
     """
 
-    name: str = "Muster"
+    estimates: Estimates | None = None
+    uses_preemptible: bool = False
     plans: list[float] = field(default_factory=list)
     longest_steps: list[float] = field(default_factory=list)
     _made: int = 0
+    _backfilled: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """What its jobs say."""
+        estimates = f" x{self.estimates.factor:g}" if self.estimates else ""
+        return f"Muster{estimates}{', preemptible' if self.uses_preemptible else ''}"
 
     def decide(self, cluster: Cluster) -> Decision:
         """Plan, as the operator does."""
@@ -60,14 +75,65 @@ class Muster:
         reserved: dict[str, str] = {}
         starts: list[tuple[Run, tuple[str, ...]]] = []
         unassigned = len(cluster.free)
-        steps = plan_steps(cluster.fleet, [waiting_job(run) for run in queue], {}, {}, reserved)
+        waiting = [self._waiting_job(run, cluster.now) for run in queue]
+        preemption = Preemption({run.job.name: self._holder(run) for run in self._may_give_way(cluster)})
+        begins = self._begins(cluster, waiting, preemption)
+        steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, starts=begins)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
                 starts.append((runs[step[0]], step[1].answer.nodes))
                 unassigned -= len(starts[-1][1])
-            if unassigned == len(reserved) and not timed:
+                if step[1].answer.backfills:
+                    self._backfilled.add(step[0])
+            if unassigned == len(reserved) and not timed and not self.estimates and not self.uses_preemptible:
                 break
-        return Decision(starts, reserved=len(reserved)), unassigned - len(reserved)
+        leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.to]
+        for run in leaves:
+            run.interrupted = True
+            self._backfilled.discard(run.job.name)
+        return Decision(starts, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
+
+    def _may_give_way(self, cluster: Cluster) -> list[Run]:
+        holders = [*cluster.running.values(), *(run for run in cluster.queue if run.nodes)]
+        return [run for run in holders if run.job.name in self._backfilled or self._is_preemptible(run)]
+
+    def _is_preemptible(self, run: Run) -> bool:
+        return self.uses_preemptible and run.job.preemptible
+
+    def _holder(self, run: Run) -> PreemptibleJob:
+        place = None if self._is_preemptible(run) else place_of(waiting_job(run))
+        return PreemptibleJob(run.job.name, at(run.since or 0.0), place=place)
+
+    def _waiting_job(self, run: Run, now: float) -> WaitingJob:
+        seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None
+        return replace(waiting_job(run), expected_seconds=seconds, preemptible=self._is_preemptible(run))
+
+    def _begins(self, cluster: Cluster, waiting: Sequence[WaitingJob], preemption: Preemption) -> Mapping[str, float]:
+        """When the first jobs can start, as the operator estimates it."""
+        if not self.estimates:
+            return {}
+        estimates, now = self.estimates, at(cluster.now)
+
+        def end_of(holder: str) -> JobEnd:
+            if holder in preemption.jobs or holder not in cluster.running:
+                return JobEnd(now, None, "")
+            seconds = estimates.remaining_seconds(cluster.running[holder], cluster.now)
+            return JobEnd(now + timedelta(seconds=seconds), None, "")
+
+        def of_waiting(uid: str) -> RemainingTime:
+            return RemainingTime(next(job.expected_seconds for job in waiting if job.job_uid == uid), None, "")
+
+        first = list(waiting[:MAX_ESTIMATED])
+        turns = dict(filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, to={}))))
+        answers = [(job, turns[job.job_uid].answer) for job in order(first)]
+        steps = start_times(cluster.fleet, answers, Ends(end_of, of_waiting), now)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stopped:
+                found = stopped.value
+                break
+        return {uid: (it.time - now).total_seconds() for uid, it in found.items() if it.time is not None}
 
     def _timed(self, steps: Iterator[_Step]) -> Iterator[_Step]:
         whole = longest = 0.0

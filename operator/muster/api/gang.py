@@ -1021,6 +1021,13 @@ class GangSpec(RecordedModel):
             "heldFailure is the failure of this attempt that is, or was, held. If it is absent, none has been held."
         ),
     )
+    backfilled: bool = Field(
+        False,
+        description=(
+            "backfilled is whether the gang got nodes that were reserved for other jobs, because it is expected to end "
+            "before these could start. It gives way, after a save, to the jobs before it in the queue."
+        ),
+    )
     evacuation: Evacuation | None = Field(
         None, description="evacuation is the planned move of workers that is under way. If it is absent, there is none."
     )

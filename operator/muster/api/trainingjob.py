@@ -530,15 +530,15 @@ class JobQueueing(ApiModel):
     preemptible: bool = Field(
         False,
         description="preemptible is whether the job also starts on free nodes that are reserved for other jobs. It "
-        "stands behind all jobs that are not preemptible, and gives way to them: as soon as one would start with its "
-        "nodes, it is asked to save, leaves within checkpoint.saveTimeoutSeconds, and waits in the queue again. It may "
-        "be set to true at any time, and never back to false.",
+        "stands behind all jobs that are not preemptible, and gives way to them. As soon as one would start with its "
+        "nodes, it is asked to save, leaves within checkpoint.saveTimeoutSeconds, and waits again. It may be set to "
+        "true at any time, and never back to false.",
     )
     expected_duration_seconds: int | None = Field(
         None,
         description="expectedDurationSeconds is how long the job trains in all, in the user's estimate: the time that "
         "it holds nodes, of all attempts together. It shows other jobs when these nodes may be free, and ends nothing. "
-        "Absent: unknown, unless the steps say it.",
+        "A job that is expected to end in time may pass reservations. Absent: unknown, unless the steps say it.",
         json_schema_extra=checks(
             rule(
                 f"self >= 1 && self <= {MAX_DURATION_SECONDS}",

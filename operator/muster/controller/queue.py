@@ -10,7 +10,7 @@ import contextlib
 import heapq
 import time
 from collections import Counter as Counted
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -100,6 +100,7 @@ class Queue:
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of a gang
         self._charges = Charges()
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
+        self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
         self._preemptible: dict[Key, tuple[str, PreemptibleJob]] = {}  # those that hold nodes, each with its uid
         self._preempted_by: Mapping[str, tuple[str, ...]] | None = None  # by uid; None: there is no plan yet
@@ -138,6 +139,10 @@ class Queue:
             self._preemptible[key] = job_uid, job
             if was is None:
                 self._stale.set()  # other jobs may have its nodes now
+
+    def may_give_way(self, key: Key) -> bool:
+        """Whether the job may have to give its nodes to another one."""
+        return key in self._preemptible
 
     def preempted_by(self, job_uid: str) -> tuple[str, ...] | None:
         """The names of the jobs that a preemptible job gives its nodes to; None: there is no plan yet."""
@@ -262,6 +267,12 @@ class Queue:
             self._failed[uid] = decision.answer.message
             log.error("no answer for a job", job_uid=uid, exc_info=decision.answer.error)
 
+    def _start_seconds(self) -> Mapping[str, float]:
+        """In how many seconds the first jobs start, as estimated, by uid; who is absent has no known start."""
+        now = self._cluster.server_now(datetime.fromtimestamp(self._wall_clock(), UTC))
+        times = {uid: estimate.time for uid, estimate in self.estimates.items()}
+        return {uid: (begins - now).total_seconds() for uid, begins in times.items() if begins is not None}
+
     async def _plan(self) -> None:
         decisions: dict[str, QueueDecision] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
@@ -275,7 +286,8 @@ class Queue:
         quotas = self._cluster.quotas_of
         fleet = self._cluster.fleet
         preemption = Preemption({uid: job for uid, job in self._preemptible.values() if fleet.nodes_of(uid)})
-        steps = plan_steps(fleet, asked.values(), limits, held, reserved, quotas, charged, closed, preemption)
+        starts = self._start_seconds()
+        steps = plan_steps(fleet, asked.values(), limits, held, reserved, quotas, charged, closed, preemption, starts)
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()

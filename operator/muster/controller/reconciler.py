@@ -38,7 +38,7 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
-from muster.lifecycle.queue_needs import QueueNeeds, preemptible_job, queue_needs
+from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, preemptible_job, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
@@ -302,8 +302,10 @@ class Reconciler:
         needs = queue_needs(world)
         if needs.returned_nodes is not None:
             self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
-        self._queue.set_waiting(key, uid, self._waiting(job, needs), needs.waited_seconds)
-        self._queue.set_preemptible(key, uid, preemptible_job(world))
+        waiting = self._waiting(job, needs, expected_seconds(world, self._queue.earlier.get(key[0], ())))
+        self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
+        place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
+        self._queue.set_preemptible(key, uid, preemptible_job(world, place))
         answers = replace(
             world,
             queue_decision=self._queue.decision_of(uid),
@@ -329,7 +331,7 @@ class Reconciler:
             self._kept.keep(key, Decided(world, settings, plan))
         return plan
 
-    def _waiting(self, job: TrainingJob, needs: QueueNeeds) -> WaitingJob | None:
+    def _waiting(self, job: TrainingJob, needs: QueueNeeds, expected: float | None) -> WaitingJob | None:
         """What the job waits for, as the queue sees it; None = it waits for no nodes."""
         if needs.request is None:
             return None
@@ -346,6 +348,7 @@ class Reconciler:
             replacement=needs.is_replacement,
             held=needs.held,
             claim=self._cluster.claim_of(job),
+            expected_seconds=expected,
             preemptible=job.spec.queueing.preemptible,
         )
 

@@ -6,7 +6,7 @@ shows the estimate, only where that has moved.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
@@ -46,7 +46,6 @@ class StartTimes:
         self._bus = bus
         self._clock = clock
         self._wall_clock = wall_clock
-        self._earlier: Mapping[str, Sequence[float]] = {}
         self._read_at = float("-inf")
 
     async def run(self) -> None:
@@ -66,7 +65,7 @@ class StartTimes:
             return
         if self._clock() - self._read_at >= HISTORY_SECONDS:
             jobs = [job for job in self._cluster.jobs.store.values() if isinstance(job, TrainingJob)]
-            self._earlier = await in_slices(history_steps(jobs), self._clock)
+            self._queue.earlier = await in_slices(history_steps(jobs), self._clock)
             self._read_at = self._clock()
         now = self._cluster.server_now(self._wall_clock())
         ends = Ends(lambda holder: self._end_of(holder, now), lambda uid: self._remaining_of(uid, now))
@@ -80,7 +79,9 @@ class StartTimes:
     def _end_of(self, holder: str, now: datetime) -> JobEnd:
         job = self._cluster.job_by_uid(holder)
         if isinstance(job, TrainingJob):
-            return end_of(job, self._earlier.get(job.metadata.namespace, ()), now)
+            if self._queue.may_give_way((job.metadata.namespace, job.metadata.name)):
+                return JobEnd(now, None, "")  # a waiting job may have its nodes at once
+            return end_of(job, self._queue.earlier.get(job.metadata.namespace, ()), now)
         # A job that is gone holds nodes until its pods have ended. Of one that cannot be read, or a pod, nothing says.
         return _NOT_KNOWN if job is not None or holder.startswith("pod/") else JobEnd(now, None, "")
 
@@ -88,4 +89,4 @@ class StartTimes:
         job = self._cluster.job_by_uid(uid)
         if not isinstance(job, TrainingJob):
             return RemainingTime(None, None, "")
-        return remaining_of(job, self._earlier.get(job.metadata.namespace, ()), now)
+        return remaining_of(job, self._queue.earlier.get(job.metadata.namespace, ()), now)

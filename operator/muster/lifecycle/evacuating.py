@@ -35,7 +35,7 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
             event = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
             return commit(world, without_evacuation(spec), event)
         case ReleaseNodes(reason):
-            note = f"{_why_all(world, reason)}; it had not started, and waits for nodes in the queue"
+            note = f"{_reason_text(world, reason, {})}; it had not started, and waits for nodes in the queue"
             events = (Announcement("Preempted", note),) if reason == PREEMPTED else ()
             return commit(world, without_nodes(world, spec, reason), *events)
         case MoveMembers():
@@ -100,7 +100,8 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
 def _reason_text(world: JobWorld, reason: str, why: Mapping[str, str]) -> str:
     """Return why nodes are left, for people."""
     if reason == PREEMPTED:
-        return f"the job is preemptible and gives way to {shortened(world.preempted_by or ('another job',))}"
+        is_what = "is preemptible" if world.job.spec.queueing.preemptible else "backfills"
+        return f"the job {is_what} and gives way to {shortened(world.preempted_by or ('another job',))}"
     return ", ".join(why.values()) if why else "the job is suspended"
 
 
@@ -114,13 +115,6 @@ def _plan_start_again(world: JobWorld, spec: GangSpec, step: StartAgain) -> Plan
         f"starts {on_nodes(restarted)}."
     )
     return commit(world, restarted, Announcement("EvacuationCancelled", note, warning=not step.is_saved))
-
-
-def _why_all(world: JobWorld, reason: str) -> str:
-    """Return why all nodes are left, for people."""
-    if reason == PREEMPTED:
-        return f"the job is preemptible and gives way to {shortened(world.preempted_by or ('another job',))}"
-    return "the job is suspended"
 
 
 def _after_which_save(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> str:

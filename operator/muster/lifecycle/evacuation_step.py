@@ -172,10 +172,10 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
 
 
 def is_preempted(world: JobWorld, spec: GangSpec) -> bool:
-    """Whether a preemptible job has to give its nodes to another one; what is on record counts until a plan says it."""
+    """Whether the job has to give its nodes to another one; what is on record counts until a plan says it."""
     if world.preempted_by is None:
         return spec.evacuation is not None and spec.evacuation.reason == PREEMPTED
-    return world.job.spec.queueing.preemptible and bool(world.preempted_by)
+    return (world.job.spec.queueing.preemptible or spec.backfilled) and bool(world.preempted_by)
 
 
 def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue | None:

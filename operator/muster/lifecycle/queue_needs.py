@@ -1,12 +1,15 @@
 """What the queue has to know of a job, computed before each decision about it. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from muster.checkpoints import resume
 from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
-from muster.queueing.preemption import PreemptibleJob
+from muster.queueing.ends import remaining_of
+from muster.queueing.preemption import Place, PreemptibleJob
 from muster.record.attempts import PREEMPTED, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
@@ -59,16 +62,36 @@ def queue_needs(world: JobWorld) -> QueueNeeds:
     return QueueNeeds(request_of(world), max(created, spec.time), 0.0, is_replacement, held, returned)
 
 
-def preemptible_job(world: JobWorld) -> PreemptibleJob | None:
-    """Return the job as one that may have to give way; None where it is not preemptible, or holds no nodes.
+def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
+    """Return for how long a job without nodes would hold them, as far as backfill trusts that; None: not known.
+
+    Where no save is seen, what it has done is lost if it has to leave: only its user's own estimate counts, doubled.
+
+    Args:
+        world: the state of the job.
+        earlier: for how many seconds earlier jobs of its namespace held nodes, in ascending order.
+    """
+    spec = world.gang.spec if world.gang else None
+    unsaved = resume.saves_unseen(world.job)
+    seconds = remaining_of(world.job, () if unsaved else earlier, world.now).seconds
+    if seconds is None or seconds <= 0 or (spec is not None and spec.members):
+        return None
+    return seconds * 2 if unsaved else seconds
+
+
+def preemptible_job(world: JobWorld, place: Place) -> PreemptibleJob | None:
+    """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes.
 
     One that has given its nodes back holds them until its pods have ended.
     """
     job, record = world.job, world.gang.spec if world.gang else None
-    if record is None or not job.spec.queueing.preemptible or not job.wants_nodes:
+    if record is None or not job.wants_nodes:
+        return None
+    preemptible, gave_way = job.spec.queueing.preemptible, record.reason == PREEMPTED and not record.members
+    if not (preemptible or record.backfilled or gave_way):
         return None
     leaves = not record.members or (record.evacuation is not None and record.evacuation.reason == PREEMPTED)
-    return PreemptibleJob(f"{job.metadata.namespace}/{job.metadata.name}", record.time, leaves)
+    return PreemptibleJob(place[-1], record.time, leaves, None if preemptible else place)
 
 
 def request_of(world: JobWorld) -> Request | None:

@@ -1,8 +1,9 @@
-"""Preemptible jobs that hold nodes, and which of them have to give way to a waiting job. Pure.
+"""Jobs that hold nodes and have to give way to a waiting one: preemptible jobs, and jobs that backfill. Pure.
 
 A preemptible job starts on what is free, reserved or not. It leaves, after a save, as soon as a job that is not
-preemptible would start with its nodes. A preemptible job gives way to no other one, and stands behind all jobs that are
-not preemptible when it waits again, so no two jobs give way to each other in turn.
+preemptible would start with its nodes. It gives way to no other preemptible job, and stands behind all jobs that are
+not when it waits again. A job that backfills gives way to the jobs before it in the queue alone. So no two jobs give
+way to each other in turn.
 
 Tests: tests/unit/queueing/test_preemption.py.
 """
@@ -11,30 +12,46 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from muster.queueing.waiting import WaitingJob
+
+Place = tuple[int, datetime, str]
+"""A place in the queue among jobs that are neither preemptible nor replacements; who comes first has the least."""
 WAITING_FOR_PREEMPTION = "WaitingForPreemption"
-"""The reason of a waiting job that starts once preemptible jobs have given way to it."""
+"""The reason of a waiting job that starts once other jobs have given way to it."""
 MAX_SPARED = 8
 """Of so many jobs that would give way it is tried whether the others are enough."""
 
 
+def place_of(job: WaitingJob) -> Place:
+    """The place in the queue of a waiting job."""
+    return -job.priority, job.created, job.name
+
+
 @dataclass(frozen=True, slots=True)
 class PreemptibleJob:
-    """A preemptible job that holds nodes.
+    """A job that holds nodes and may have to give way.
 
     Attributes:
         name: `<namespace>/<name>`.
         since: when its attempt began.
         leaves: whether it is giving way already.
+        place: in the queue, of a job that backfills: it gives way to jobs before it; None: to all that are not
+            preemptible.
     """
 
     name: str
     since: datetime
     leaves: bool = False
+    place: Place | None = None
+
+    def may_give_way_to(self, job: WaitingJob) -> bool:
+        """Whether a waiting job may have its nodes."""
+        return not job.preemptible and (self.place is None or job.replacement or place_of(job) < self.place)
 
 
 @dataclass(slots=True)
 class Preemption:
-    """The preemptible jobs of a plan.
+    """The jobs of a plan that may have to give way.
 
     Attributes:
         jobs: those that hold nodes, by uid.
@@ -46,17 +63,21 @@ class Preemption:
 
     @property
     def uids(self) -> frozenset[str]:
-        """The uids of the preemptible jobs."""
+        """The uids of the jobs."""
         return frozenset(self.jobs)
 
-    def in_order(self) -> list[str]:
-        """The uids in the order in which jobs give way: who leaves already comes first, then who has run least."""
+    def uids_for(self, job: WaitingJob) -> frozenset[str]:
+        """The uids of those that may give way to a waiting job."""
+        return frozenset(uid for uid, holder in self.jobs.items() if holder.may_give_way_to(job))
+
+    def in_order(self, job: WaitingJob) -> list[str]:
+        """The same in the order in which they give way: who leaves already comes first, then who has run least."""
 
         def spared(uid: str) -> tuple[bool, datetime, str]:
-            job = self.jobs[uid]
-            return job.leaves or uid in self.to, job.since, uid
+            holder = self.jobs[uid]
+            return holder.leaves or uid in self.to, holder.since, uid
 
-        return sorted(self.jobs, key=spared, reverse=True)
+        return sorted(self.uids_for(job), key=spared, reverse=True)
 
     def preempt(self, uids: Collection[str], to: str) -> None:
         """Have these jobs give way to a waiting one."""

@@ -2,17 +2,17 @@
 
 A job gets all of its nodes or none. A job that gets none has the nodes reserved that it needs in its best domain.
 Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
-ahead on all other nodes. Two ways were rejected. Small jobs could pass as long as they end in time, but the end of
-training is not known. Everything could be kept for the first in the queue, but then the fleet would idle for a job that
-wants one rack.
+ahead on all other nodes, and on reserved ones if they are preemptible, or are expected to end in time: then they give
+way to the jobs before them (`preemption`). To keep everything for the first in the queue was rejected: the fleet would
+idle for a job that wants one rack.
 
-How long a reservation can last: no job behind takes a reserved node. So the number of reserved nodes, which decides
-which domain is the best, never falls while the job is first. At one number the choice moves to domains of earlier names
-only. Without segments all free nodes of the domain are reserved. A choice that stays is empty once its running jobs
-have ended, and a domain is chosen only if it can hold the job. With segments look at the innermost domain that comes
-nearest to a further segment. All of its free nodes are reserved. Each job that ends there adds to their number, and at
-one number the nearest can be replaced only by an equally near one of an earlier name. So after the longest running time
-for each domain there is one more reserved node, and there are never more than the job needs.
+How long a reservation can last: no job behind keeps a reserved node when it is needed. So the number of reserved nodes,
+which decides which domain is the best, never falls while the job is first. At one number the choice moves to domains of
+earlier names only. Without segments all free nodes of the domain are reserved. A choice that stays is empty once its
+running jobs have ended, and a domain is chosen only if it can hold the job. With segments look at the innermost domain
+that comes nearest to a further segment. All of its free nodes are reserved. Each job that ends there adds to their
+number, and at one number the nearest can be replaced only by an equally near one of an earlier name. So after the
+longest running time for each domain there is one more reserved node, and there are never more than the job needs.
 """
 
 from collections import Counter
@@ -101,6 +101,7 @@ def plan_steps(
     charged: Charged = _NOBODY,
     closed: Mapping[str, NotEnabled] | None = None,
     preemption: Preemption | None = None,
+    starts: Mapping[str, float] | None = None,
 ) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
@@ -114,7 +115,8 @@ def plan_steps(
         quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
         charged: which jobs stand behind the others.
         closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
-        preemption: the preemptible jobs that hold nodes; filled in: which of them have to give way.
+        preemption: the jobs that hold nodes and may have to give way; filled in: which of them have to.
+        starts: by uid, in how many seconds waiting jobs can start at the earliest, as far as that is known.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -124,7 +126,7 @@ def plan_steps(
     queue = order(waiting, charged)
     accounts = Limits(limits, held), Quotas(fleet, quotas)
     reserved = {} if reserved is None else reserved
-    desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption or Preemption())
+    desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption or Preemption(), starts or {})
     for position, job in enumerate(queue, start=1):
         desk.kept = 0
         answer = yield from _guarded(desk, job)
@@ -162,9 +164,12 @@ class _Planner:
         reserved: dict[str, str],
         closed: Mapping[str, NotEnabled],
         preemption: Preemption,
+        starts: Mapping[str, float],
     ) -> None:
         self._closed = closed
         self._preemption = preemption
+        self._starts = starts
+        self._usable_after: dict[str, float] = {}  # name of a job with reserved nodes -> seconds until it starts
         self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
@@ -201,9 +206,31 @@ class _Planner:
         waits = yield from self._preempting(job, answer)
         if waits is not None:
             return waits
+        backfilled = self._backfilled(job)
+        if backfilled is not None:
+            return backfilled
+        yield
         behind = self._behind(job, answer)
         yield
         return self._reserve(job, answer) or behind or answer
+
+    def _backfilled(self, job: WaitingJob) -> Placed | None:
+        """Nodes that are reserved for jobs which start no sooner than this one is expected to end; None: there are
+        none."""
+        seconds = job.expected_seconds
+        if seconds is None or seconds > max(self._usable_after.values(), default=0.0):
+            return None
+        sooner = {name for name, start in self._usable_after.items() if start < seconds}
+        avoid = {node: reserved_refusal(name) for node, name in self._reserved.items() if name in sooner}
+        needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
+        answer = self._unreserved.solve(replace(job.request, needs=needs))
+        if not isinstance(answer, Placed):
+            return None
+        chosen = (*answer.nodes, *answer.spares)
+        if self._quotas.refusal(job, answer, chosen) is not None:
+            return None
+        self._promise(job, chosen)
+        return replace(answer, backfills=True)
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job)
@@ -216,13 +243,14 @@ class _Planner:
 
         Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
         """
-        kept = self._space.reservation(replace(job.request, given_back=self._preemption.uids))
+        kept = self._space.reservation(replace(job.request, given_back=self._preemption.uids_for(job)))
         without_room = self._quotas.refusal(job, answer, kept)
         if without_room is not None:
             return without_room
         self._limits.reserve(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._note_reserved(job, kept)
+        self._usable_after[job.name] = self._starts.get(job.job_uid, 0.0)
         return None
 
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
@@ -231,12 +259,12 @@ class _Planner:
         self.kept = len(free)
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced | None]:
-        """Return the answer of a job that starts once preemptible jobs have given way; None: they would not help.
+        """Return the answer of a job that starts once other jobs have given way; None: they would not help.
 
         Those give way that come first in their order, and of these none without which the others are enough, of the
         last MAX_SPARED.
         """
-        candidates = self._preemption.in_order()
+        candidates = self._preemption.in_order(job)
         if not candidates or self._solve_with(job, candidates) is None:
             return None
         least, most = 1, len(candidates)
@@ -258,7 +286,7 @@ class _Planner:
         self._preemption.preempt(giving, job.name)
         names = Counter(visible_name(self._preemption.jobs[uid].name, job.request.viewer) for uid in giving)
         message = (
-            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: preemptible {jobs_text(names)} "
+            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {jobs_text(names)} "
             f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
         )
         return NotPlaced(WAITING_FOR_PREEMPTION, message, answer.shortfall)

@@ -3,7 +3,7 @@
 The queue is walked in its order. Each job gets the domain in which enough nodes become free first, and keeps what
 becomes free there before that, as its reservation does. Its nodes are then taken until it ends. This is simpler than
 the plan: it knows no fragmentation, and no failure. What is not known is said, with the name of the job that would have
-to be known; nothing is decided by it.
+to be known.
 """
 
 import math

@@ -25,6 +25,7 @@ class WaitingJob:
         held: for a replacement, the number of nodes that its gang holds: those that it keeps, and those in service that
             it has left while its pods are there.
         claim: what each of its pods counts for in ResourceQuotas; None = not known, which is left to the API server.
+        expected_seconds: for how long it would hold its nodes at most, as far as backfill trusts that; None: not known.
         preemptible: whether it also starts on nodes that are reserved for others, and gives way to them.
     """
 
@@ -37,6 +38,7 @@ class WaitingJob:
     replacement: bool = False
     held: int = 0
     claim: QuotaClaim | None = None
+    expected_seconds: float | None = None
     preemptible: bool = False
 
     @property

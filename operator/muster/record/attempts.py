@@ -60,10 +60,11 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             reason=reason,
             members=chosen,
             topology=members.topology(world, chosen),
+            backfilled=placed.backfills,
         )
     spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
     # One of them whose fence is over may be heard again before the start.
-    return spec.model_copy(update={"unfenced_workers": record.unfenced_workers})
+    return spec.model_copy(update={"unfenced_workers": record.unfenced_workers, "backfilled": placed.backfills})
 
 
 def next_attempt(
@@ -118,7 +119,7 @@ def _with_replacements_marked(record: GangSpec, chosen: Sequence[Member]) -> lis
 def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
     spec = next_attempt(world, with_newest_checkpoint(world, record), NextAttempt(Level.START, []), reason)
-    return spec.model_copy(update={"hold_until": None})
+    return spec.model_copy(update={"hold_until": None, "backfilled": False})
 
 
 def was_never_assembled(record: GangSpec) -> bool:

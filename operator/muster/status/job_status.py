@@ -245,7 +245,7 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
             when = f"at once, without waiting for a checkpoint: {unsaved}"
         message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
         if evacuation.reason == PREEMPTED:
-            message += " It is preemptible and gives way to another job. Then it waits in the queue."
+            message += " It gives way to another job. Then it waits in the queue."
         if evacuation.reason == LEAVE_WITHDRAWN:
             message = (
                 "The ranks follow a request to leave that was withdrawn. They start again after their next complete "

@@ -16,10 +16,12 @@ class Placed:
     Attributes:
         nodes: for the workers, in the order of ranks: neighbours in the fabric are beside each other.
         spares: for the spares, the one to be used first is first.
+        backfills: whether some of them are reserved for other jobs, which cannot start before this one has ended.
     """
 
     nodes: tuple[str, ...]
     spares: tuple[str, ...] = ()
+    backfills: bool = False
 
 
 @dataclass(frozen=True, slots=True)

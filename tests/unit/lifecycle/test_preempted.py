@@ -1,4 +1,4 @@
-"""A preemptible job starts on reserved nodes, gives way to other jobs after a save, and comes back."""
+"""Jobs that are preemptible, or backfill, start on reserved nodes, give way after a save, and come back."""
 
 from collections.abc import Callable
 from typing import Any
@@ -87,3 +87,43 @@ def test_one_that_never_saves_has_its_time(training: Jobs) -> None:
     gives_way(job)
     job.until(lambda: bool(job.notes("Preempted")))
     assert job.notes("Preempted")[0].startswith("stopped without a new checkpoint")
+
+
+def expects(seconds: float) -> dict[str, Any]:
+    return {"queueing": {"expectedDurationSeconds": seconds}}
+
+
+def a_queue(training: Jobs, **small: Any) -> OneJob:
+    """A job holds two of three nodes for some 200 s, one for all three waits, and then a small one comes."""
+    job = training(script=steps(200), progress={"totalSteps": 200})
+    job.submit("big", 3, steps(20))
+    job.until(lambda: (job.job("big").get("status") or {}).get("startEstimate", {}).get("time") is not None)
+    job.submit("small", 1, **small)
+    return job
+
+
+def test_who_ends_in_time_passes(training: Jobs) -> None:
+    job = a_queue(training, script=steps(20), **expects(60))
+    job.until(lambda: job.has_ended("small"))
+    assert not job.has_ended(JOB)
+    job.until(lambda: job.has_ended("big"))
+    assert job.levels == ["Start"]
+
+
+def test_who_would_end_later_or_says_nothing_does_not(training: Jobs) -> None:
+    job = a_queue(training, script=steps(20), **expects(600))
+    job.submit("silent", 1, steps(20))
+    job.until(lambda: job.has_ended("big"))
+    assert not job.has_ended("small")
+    assert not job.has_ended("silent")
+
+
+def test_who_does_not_end_as_it_said_leaves_after_a_save(training: Jobs) -> None:
+    job = a_queue(training, script=steps(400, every=50, answers=OnRequest.ENDS_WELL), **expects(60))
+    job.until(lambda: job.has_ended(JOB))
+    job.until(lambda: job.has_ended("big"), 100.0)
+    job.until(lambda: job.has_ended("small"), 600.0)
+    uid = job.job("small")["metadata"]["uid"]
+    assert job.trainers[uid].made == 400, "no step is made twice"
+    assert job.notes("Preempted")[0].startswith("stopped after checkpoint")
+    assert "backfills and gives way to team/big" in job.notes("Preempted")[0]

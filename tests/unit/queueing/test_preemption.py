@@ -126,7 +126,7 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
     job = wants("c", 4, viewer="team")
     answer = plan(fleet_of("b1/r1:aabb"), running("a", "b"), job)["c"]
     assert isinstance(answer, NotPlaced)
-    assert answer.message == "needs 4 nodes: preemptible jobs of other namespaces give way to it after a save"
+    assert answer.message == "needs 4 nodes: jobs of other namespaces give way to it after a save"
 
 
 def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
@@ -134,3 +134,56 @@ def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
     found = plan(fleet_of("b1/r1:.ppx b1/r2:..xx"), running("p"), *jobs)
     assert told(found) == {"big": "InsufficientNodes", "small": 2}
     assert found["small"] == Placed(("r2-0", "r2-1"))
+
+
+HOUR = 3600.0
+
+
+def backfill(fleet: str, *jobs: WaitingJob, starts: Mapping[str, float]) -> Mapping[str, Placed | NotPlaced]:
+    """The answers where jobs can start in so many seconds at the earliest, by name."""
+    by_uid = {f"uid-of-{name}": seconds for name, seconds in starts.items()}
+    waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
+    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, starts=by_uid)))
+    return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in waiting}
+
+
+def lasts(job: WaitingJob, seconds: float) -> WaitingJob:
+    return replace(job, expected_seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "starts", "expected"),
+    [
+        pytest.param([lasts(wants("s", 2), HOUR)], {"big": HOUR}, 2, id="who ends in time passes"),
+        pytest.param([lasts(wants("s", 2), HOUR + 1)], {"big": HOUR}, "BehindInQueue", id="not who ends later"),
+        pytest.param([wants("s", 2)], {"big": HOUR}, "BehindInQueue", id="not who has no estimate"),
+        pytest.param([lasts(wants("s", 2), HOUR)], {}, "BehindInQueue", id="not where no start is known"),
+        pytest.param([lasts(wants("s", 3), HOUR)], {"big": HOUR}, "InsufficientNodes", id="not on nodes in use"),
+    ],
+)
+def test_backfill(jobs: list[WaitingJob], starts: Mapping[str, float], expected: int | str) -> None:
+    found = backfill("b1/r1:..xx", wants("big", 4), *jobs, starts=starts)
+    assert told(found) == {"big": "InsufficientNodes", "s": expected}
+    assert isinstance(found["s"], NotPlaced) or found["s"].backfills
+
+
+def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> None:
+    jobs = [wants("now", 4, required="rack"), wants("later", 4, required="rack"), lasts(wants("s", 2), HOUR)]
+    found = backfill("b1/r1:..xx b1/r2:..xx", *jobs, starts={"now": 60.0, "later": HOUR})
+    assert found["s"] == Placed(("r2-0", "r2-1"), backfills=True)
+
+
+@pytest.mark.parametrize(
+    ("job", "gives"),
+    [
+        pytest.param(wants("older", 4, seconds=1), True, id="to an older job"),
+        pytest.param(wants("younger", 4, seconds=9), False, id="to no younger one"),
+        pytest.param(wants("urgent", 4, seconds=9, priority=1), True, id="to one of higher priority"),
+        pytest.param(spot(wants("spot", 4, seconds=1)), False, id="to no preemptible one"),
+    ],
+)
+def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool) -> None:
+    holder = PreemptibleJob("default/b", at(0), place=(0, at(5), "default/b"))
+    preemption = Preemption({"b": holder})
+    list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
+    assert preemption.to == ({"b": (job.name,)} if gives else {})
