@@ -278,6 +278,7 @@ def _held(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
         "TemplateAccepted": _ACCEPTED,
         "Placed": (True, "Placed", _where(world, spec)),
         "Running": (False, FAILURE_HELD, message),
+        "Reconciling": (True, FAILURE_HELD, message),
     }
     return _build(world, "Held", FAILURE_HELD, facts)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.unit.health import builders as nodes
 from tests.unit.health.builders import Stored, after, evidence
-from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, running, succeeded
+from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, failed, running, succeeded
 
 from muster.api.base import API_VERSION, ObjectMeta
-from muster.api.gang import Evacuation, Level
+from muster.api.gang import Evacuation, HeldFailure, Level
 from muster.api.nodehealth import Decision, Evidence, NodeHealth, Offences
 from muster.api.repairrequest import RepairAction, RepairPhase, RepairRequest, RepairRequestStatus
 from muster.api.trainingjob import TrainingJob
@@ -87,6 +87,13 @@ JOBS: Mapping[str, Callable[[], Scene]] = {
         _trains()
         .node("n1", unschedulable=True)
         .gang(evacuation=Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(90), deadline=at(400), after_step=7))
+    ),
+    "a failure is held": lambda: (
+        Scene(a_job(recovery={"onFailure": "Hold"}))
+        .fleet()
+        .gang(held_failure=HeldFailure(since=at(90), reason="RankFailed", index=0, message="exited with 1", step=6))
+        .pods()
+        .all(failed(1, 1))
     ),
     "suspended": lambda: Scene(a_job(suspend=True)).fleet().gang(members=[]),
     "the template is refused": lambda: Scene(

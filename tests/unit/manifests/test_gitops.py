@@ -27,6 +27,7 @@ SHOWN = {
     "Recovering": ("Progressing", "InProgress", "InProgress"),
     "Running": ("Healthy", "Current", "Current"),
     "Saving": ("Healthy", "Current", "Current"),
+    "Held": ("Progressing", "InProgress", "InProgress"),
     "Suspended": ("Suspended", "Current", "Current"),
     "Stalled": ("Degraded", "Failed", "Failed"),
     "Succeeded": ("Healthy", "Current", "Current"),
