@@ -22,7 +22,7 @@ from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
 from muster.record.attempts import PREEMPTED, NextAttempt, next_attempt, without_nodes
 from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
-from muster.recovery.words import on_nodes
+from muster.recovery.words import gives_way_text, on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
 from muster.world.names import shortened
@@ -100,8 +100,7 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
 def _reason_text(world: JobWorld, reason: str, why: Mapping[str, str]) -> str:
     """Return why nodes are left, for people."""
     if reason == PREEMPTED:
-        is_what = "is preemptible" if world.job.spec.queueing.preemptible else "backfills"
-        return f"the job {is_what} and gives way to {shortened(world.preempted_by or ('another job',))}"
+        return f"the job {gives_way_text(world.job, world.preempted_by)}"
     return ", ".join(why.values()) if why else "the job is suspended"
 
 

@@ -6,6 +6,7 @@ Tests: tests/unit/record/test_corruption.py.
 from collections.abc import Mapping, Sequence
 
 from muster.api.gang import Corruption, Examination, GangSpec, Level
+from muster.api.trainingjob import TrainingJob
 from muster.world.names import shortened
 
 SHOWN_SUSPECTS = 4
@@ -32,6 +33,12 @@ _GOES_ON = (
     ". Muster lets the gang go on with them. If wrong results come again at the same step, look at the data, the "
     "learning rate and the program"
 )
+
+
+def gives_way_text(job: TrainingJob, preempted_by: Sequence[str] | None) -> str:
+    """Return why a job leaves, and to which jobs it gives way, as a verb: `backfills and gives way to team-a/llama`."""
+    is_what = "is preemptible" if job.spec.queueing.preemptible else "backfills"
+    return f"{is_what} and gives way to {shortened(preempted_by or ('another job',))}"
 
 
 def failures_text(count: int) -> str:

@@ -46,7 +46,7 @@ from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
 from muster.recovery.verification import verifiers
-from muster.recovery.words import after_corruption, on_nodes
+from muster.recovery.words import after_corruption, gives_way_text, on_nodes
 from muster.status import ejection, save_health, start_estimate, warnings
 from muster.status.figures import compute_or_fallback
 from muster.status.report import ASSEMBLING, Announcement, State, StatusReport
@@ -245,7 +245,7 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
             when = f"at once, without waiting for a checkpoint: {unsaved}"
         message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
         if evacuation.reason == PREEMPTED:
-            message += " It gives way to another job. Then it waits in the queue."
+            message += f" It {gives_way_text(world.job, world.preempted_by)}. Then it waits in the queue."
         if evacuation.reason == LEAVE_WITHDRAWN:
             message = (
                 "The ranks follow a request to leave that was withdrawn. They start again after their next complete "

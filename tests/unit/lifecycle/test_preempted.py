@@ -67,6 +67,9 @@ def test_it_trains_on_where_the_other_job_goes_in_time(training: Jobs) -> None:
     job.submit("other", 3, steps(20))
     job.until(lambda: job.record.evacuation is not None)
     assert job.record.evacuation.reason == "Preempted"
+    job.until(lambda: job.status.reason == "Preempted")
+    (running,) = [each.message for each in job.status.conditions if each.type == "Running"]
+    assert f"gives way to {NAMESPACE}/other." in running
     job.server.delete(Where("trainingjobs", NAMESPACE, "other", ""), None)
     job.succeeds()
     assert job.levels == ["Start"]
