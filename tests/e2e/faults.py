@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ def finishes_right(job: Job, weights: str) -> None:
     completion = job.completion()
     assert completion["result"] == "Succeeded", completion
     assert job.weights() == {weights}
+
+
+def every_step_was_made_once(job: Job, steps: int, ranks: int) -> None:
+    made = Counter((line["rank"], line["step"]) for line in job.events("step"))
+    assert set(made) == {(rank, step) for rank in range(ranks) for step in range(1, steps + 1)}
+    assert set(made.values()) == {1}, "a step was lost and made again"
 
 
 def end(job: Job) -> None:

@@ -4,19 +4,17 @@ job."""
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from tests.e2e.faults import finishes_right, kill_operator, reference_weights, victim_node
+from tests.e2e.faults import every_step_was_made_once, finishes_right, kill_operator, reference_weights, victim_node
+from tests.e2e.torch_ddp import torch_command, torch_weights, wait_torch_step
 
 from testbed.bed import Bed
 from testbed.jobs import Job
 from testbed.kube import wait_until
 
 SELDOM = "--checkpoint-every=100000"
-TORCH = f'exec python3 /opt/torch-ddp/train.py --run-dir="$RUN_DIR" --checkpoint-dir="$RUN_DIR/checkpoints" {SELDOM}'
 
 Submit = Callable[..., Job]
 
@@ -56,12 +54,6 @@ def leaves_while_the_operator_dies(job: Job) -> None:
     job.wait_training_again(1)
 
 
-def every_step_was_made_once(job: Job, steps: int, ranks: int) -> None:
-    made = Counter((line["rank"], line["step"]) for line in job.events("step"))
-    assert set(made) == {(rank, step) for rank in range(ranks) for step in range(1, steps + 1)}
-    assert set(made.values()) == {1}, "a step was lost and made again"
-
-
 @pytest.mark.parametrize(
     ("ends", "leaves"),
     [
@@ -81,28 +73,12 @@ def test_no_step_is_lost(submit: Submit, ends: str, leaves: Callable[[Job], None
     assert len({line["step"] for line in job.events("left")}) == 1
 
 
-def test_the_example_of_pytorch_leaves(bed: Bed, submit: Submit) -> None:
-    weights = {}
-    for name in ("undisturbed", "asked"):
-        job = submit(name, nodes=2, command=["sh", "-c", f"{TORCH} --steps=60 --pause-seconds=0.2"])
-        if name == "asked":
-            torch_steps(job, 10)
-            stops_and_goes_on(job)
-        assert job.completion()["result"] == "Succeeded"
-        weights[name] = json.loads((job.folder / "result.json").read_text())["weights_sha256"]
-        made = Counter((line["rank"], line["step"]) for line in torch_lines(job) if line["event"] == "step")
-        assert len(made) == 120
-        assert set(made.values()) == {1}
-    assert weights["asked"] == weights["undisturbed"]
-
-
-def torch_lines(job: Job) -> list[dict[str, Any]]:
-    logs = (job.folder / "log").glob("*.jsonl")
-    return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-
-
-def torch_steps(job: Job, step: int) -> None:
-    wait_until(f"step {step}", lambda: any(line.get("step", 0) >= step for line in torch_lines(job)))
+def test_the_example_of_pytorch_leaves(submit: Submit) -> None:
+    undisturbed = torch_weights(submit("undisturbed", nodes=2, command=torch_command(60)), 60)
+    asked = submit("asked", nodes=2, command=torch_command(60))
+    wait_torch_step(asked, 10)
+    stops_and_goes_on(asked)
+    assert torch_weights(asked, 60) == undisturbed
 
 
 def test_a_user_has_a_job_save_and_then_leave_a_node(bed: Bed, submit: Submit) -> None:
