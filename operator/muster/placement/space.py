@@ -79,6 +79,10 @@ class Space:
                 self._taken.reasons[node] = why
                 self._taken.order.append(node)
 
+    def all_reserved(self, nodes: Iterable[str]) -> bool:
+        """Whether none of these nodes is left."""
+        return all(node in self._taken.reasons for node in nodes)
+
     def prepare(self, request: Request) -> Iterator[None]:
         """Make what an answer to this request needs, in parts of a few milliseconds."""
         yield from Tree.prepare(self._fleet, request.needs)

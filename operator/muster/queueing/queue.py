@@ -262,12 +262,19 @@ class _Planner:
         """Return the answer of a job that starts once other jobs have given way; None: they would not help.
 
         Those give way that come first in their order, and of these none without which the others are enough, of the
-        last MAX_SPARED.
+        last MAX_SPARED. Few are tried before many: each try costs as much as they have nodes.
         """
-        candidates = self._preemption.in_order(job)
-        if not candidates or self._solve_with(job, candidates) is None:
+        in_order, nodes_of = self._preemption.in_order(job), self._fleet.nodes_of
+        candidates = [uid for uid in in_order if not self._space.all_reserved(nodes_of(uid))]
+        if not candidates:
             return None
-        least, most = 1, len(candidates)
+        least, most = 1, 1
+        while self._solve_with(job, candidates[:most]) is None:
+            yield
+            if most >= len(candidates):
+                return None
+            least, most = most + 1, most * 2
+        most = min(most, len(candidates))
         while least < most:
             yield
             middle = (least + most) // 2

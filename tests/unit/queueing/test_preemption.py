@@ -7,6 +7,8 @@ import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import told, wants
 
+from muster.placement.request import Request
+from muster.placement.space import Space
 from muster.queueing.preemption import PreemptibleJob, Preemption
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import WaitingJob
@@ -187,3 +189,21 @@ def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool)
     preemption = Preemption({"b": holder})
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
     assert preemption.to == ({"b": (job.name,)} if gives else {})
+
+
+def test_a_long_queue_tries_few_jobs_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    solve = Space.solve
+
+    def noted(self: Space, request: Request) -> Placed | NotPlaced:
+        tried.append(len(request.given_back))
+        return solve(self, request)
+
+    monkeypatch.setattr(Space, "solve", noted)
+    names = [chr(ord("A") + number) for number in range(40)]
+    giving = running(*names)
+    fleet = fleet_of(" ".join(f"b1/r{number}:{name}{name}" for number, name in enumerate(names)))
+    found = plan(fleet, giving, *(wants(f"job-{number}", 2) for number in range(40)))
+    assert set(told(found).values()) == {"WaitingForPreemption"}
+    assert len(giving.to) == 40
+    assert sum(tried) <= 80, "who has been asked for all of its nodes is not tried again"
