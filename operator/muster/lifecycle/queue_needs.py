@@ -80,12 +80,13 @@ def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
 
 
 def preemptible_job(world: JobWorld, place: Place) -> PreemptibleJob | None:
-    """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes.
+    """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes
+    that Muster can have given back: an ejected one follows no request.
 
     One that has given its nodes back holds them until its pods have ended.
     """
     job, record = world.job, world.gang.spec if world.gang else None
-    if record is None or not job.wants_nodes:
+    if record is None or record.ejected or not job.wants_nodes:
         return None
     preemptible, gave_way = job.spec.queueing.preemptible, record.reason == PREEMPTED and not record.members
     if not (preemptible or record.backfilled or gave_way):

@@ -130,3 +130,59 @@ def test_who_does_not_end_as_it_said_leaves_after_a_save(training: Jobs) -> None
     assert job.trainers[uid].made == 400, "no step is made twice"
     assert job.notes("Preempted")[0].startswith("stopped after checkpoint")
     assert "backfills and gives way to team/big" in job.notes("Preempted")[0]
+
+
+def test_an_ejected_one_gives_nothing_back(training: Jobs) -> None:
+    job = training(script=steps(900), **PREEMPTIBLE)
+    job.edit(JOB, {"eject": True})
+    job.until(lambda: job.record.ejected)
+    job.submit("other", 3, steps(20))
+    job.run(60)
+    told = {condition["type"]: condition["reason"] for condition in job.job("other")["status"]["conditions"]}
+    assert told["Running"] == "InsufficientNodes"
+
+
+def test_a_held_failure_is_held_no_longer(training: Jobs) -> None:
+    job = training(script=steps(30), recovery={"onFailure": "Hold", "holdSeconds": 600}, **PREEMPTIBLE)
+    job.rank(1).kill()
+    job.until(lambda: job.status.state == "Held", 20)
+    other = job.submit("other", 3, steps(20))
+    job.until(lambda: job.attempt_of(other) == 1, 60)
+    job.until(lambda: job.has_ended("other"))
+    job.succeeds()
+
+
+def test_who_suspends_and_resumes_it_gains_no_time(training: Jobs) -> None:
+    checkpoint = {"directory": "/ckpt/job", "saveTimeoutSeconds": 60}
+    job = training(script=steps(900, every=10_000), checkpoint=checkpoint, **PREEMPTIBLE)
+    other = job.submit("other", 3, steps(20))
+    job.until(lambda: job.record.evacuation is not None)
+    for number in range(5):
+        job.run(10)
+        job.edit(JOB, {"suspend": number % 2 == 0})
+    job.until(lambda: job.attempt_of(other) == 1, 30)
+
+
+def test_a_second_job_that_waits_for_its_nodes_has_them_when_the_first_goes_away(training: Jobs) -> None:
+    checkpoint = {"directory": "/ckpt/job", "saveTimeoutSeconds": 60}
+    job = training(script=steps(900, every=10_000), checkpoint=checkpoint, **PREEMPTIBLE)
+    job.submit("other", 3, steps(20))
+    second = job.submit("second", 3, steps(20))
+    job.until(lambda: job.record.evacuation is not None)
+    evacuation = job.record.evacuation
+    job.run(10)
+    job.server.delete(Where("trainingjobs", NAMESPACE, "other", ""), None)
+    job.run(5)
+    assert job.record.evacuation == evacuation
+    job.until(lambda: job.attempt_of(second) == 1, 80)
+
+
+def test_it_gives_way_once_it_is_made_preemptible(training: Jobs) -> None:
+    job = training(script=steps(90))
+    other = job.submit("other", 3, steps(20))
+    job.run(30)
+    assert job.attempt_of(other) == 0
+    job.edit(JOB, PREEMPTIBLE)
+    job.until(lambda: job.attempt_of(other) == 1, 60)
+    job.until(lambda: job.has_ended("other"))
+    job.succeeds()
