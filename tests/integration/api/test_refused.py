@@ -322,6 +322,8 @@ JOBS: dict[str, Case] = {
         )
         for seconds in (-1, 0, 31536001, 2**53)
     },
+    "queueing that is a number": one("spec.queueing", 3, "must be of type object"),
+    "preemptible in words": one("spec.queueing.preemptible", "yes", "must be of type boolean"),
     "recovery that is a number": one("spec.recovery", 3, "must be of type object"),
     **dict(bounds("spec.recovery.applicationRestartsPerDay", 0, 100)),
     **dict(bounds("spec.recovery.hardwareRestartsPerDay", 0, 100)),
@@ -1261,10 +1263,19 @@ FULL_STATUS: dict[str, Any] = {
         "fleet": 8,
         "suitable": 6,
         "free": 3,
+        "reserved": 2,
         "domains": [{"domain": "b1", "free": 3, "suitable": 4}],
         "blockers": [{"reason": "cordoned", "nodes": 2}],
         "remedies": ["uncordon 2 nodes"],
         "since": TIME,
+    },
+    "startEstimate": {
+        "time": TIME,
+        "reason": "team-a/llama ends by its step rate",
+        "generation": 1,
+        "firstTime": TIME,
+        "firstEstimatedTime": TIME,
+        "startedTime": TIME,
     },
     "step": 7,
     "checkpoint": {
@@ -1310,6 +1321,8 @@ FULL_STATUS: dict[str, Any] = {
             "message": "rank 0 exited with 1",
             "lostSteps": 2,
             "faultTime": TIME,
+            "heldSeconds": 60,
+            "askedTime": TIME,
             "resumedTime": TIME,
             "lostSeconds": 4,
         }
