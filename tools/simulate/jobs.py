@@ -31,6 +31,7 @@ class JobPlan:
         work: share of the trouble for which it would train if nothing went wrong, of what is usual; 1: it may last
             until the end.
         priority_class: see `Day.classes`.
+        preemptible_at: seconds after `comes_at` at which its user makes it preemptible; None: not later.
     """
 
     nodes: int
@@ -46,6 +47,7 @@ class JobPlan:
     work: float = 1.0
     priority_class: str = ""
     image: str = "trainer:1"
+    preemptible_at: float | None = None
 
     @property
     def is_often(self) -> bool:
@@ -57,6 +59,11 @@ class JobPlan:
     def is_sound(self) -> bool:
         """Whether its program does what it should, and Muster can tell whose fault a failure is."""
         return self.crashes_after is None and not self.forgets and "launch" not in self.spec
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it is preemptible, or comes to be so."""
+        return self.preemptible_at is not None or "preemptible" in self.spec.get("queueing", {})
 
     def script(self, trouble_seconds: float, *, sparse: bool, lasts: bool = False) -> Script:
         """How it trains, long enough to be there for all of the trouble.
@@ -90,6 +97,7 @@ class Day:
         limits: how many of the nodes a namespace may hold, where it is not all.
         classes: PriorityClasses and their values.
         counted: those that count in the queue; None: all.
+        late: jobs that come when the trouble is over, and so long after that as they say.
     """
 
     jobs: Mapping[str, JobPlan]
@@ -97,6 +105,7 @@ class Day:
     limits: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
     counted: frozenset[str] | None = None
+    late: Mapping[str, JobPlan] = field(default_factory=dict)
 
     def priority_of(self, plan: JobPlan) -> int:
         """With which a job waits."""
@@ -161,6 +170,40 @@ _CONTENDED = {
     ),
 }
 
+_SPOT: dict[str, Any] = {**_SURE, "queueing": {"preemptible": True}}
+
+
+def _leaving(name: str) -> dict[str, Any]:
+    """Its checkpoints are waited for a minute."""
+    return {"checkpoint": {"directory": f"/ckpt/{name}", "saveTimeoutSeconds": 60}}
+
+
+PREEMPTED = "Preempted"
+# Preemptible jobs have most of the nodes, and others come for them again and again.
+_PREEMPTED = Day(
+    {
+        "a": JobPlan(3, {**_SPOT, **_leaving("a")}, answers=OnRequest.ENDS_WELL, work=1.2),
+        "lab/a": JobPlan(2, {**_SPOT, **_leaving("lab/a")}, answers=OnRequest.WAITS, work=1.2),
+        "lab/b": JobPlan(2, {**_SURE, **_leaving("lab/b")}, preemptible_at=30.0, work=1.2),
+        "b": JobPlan(
+            1, {**_HELD, "queueing": {"preemptible": True}, **_leaving("b")}, answers=OnRequest.ENDS_BADLY, work=0.9
+        ),
+        "dev/plain": JobPlan(2, {"recovery": _OFTEN, **_PLAIN, "queueing": {"preemptible": True}}, comes_at=20.0),
+        "c": JobPlan(2, _SURE, comes_at=40.0, work=0.4),
+        "dev/a": JobPlan(5, _SURE, comes_at=100.0, work=0.3, has_sidecar=True),
+        "lab/c": JobPlan(4, _SURE, comes_at=220.0, work=0.3),
+        "d": JobPlan(1, _SURE, comes_at=230.0, work=0.5),
+        "junk/loop": JobPlan(1, _SPOT, crashes_after=0, ends=""),
+    },
+    limits={"junk": 1},
+    late={
+        "late/a": JobPlan(3, {**_SPOT, **_leaving("late/a")}, step_seconds=10.0, answers=OnRequest.ENDS_WELL),
+        "late/b": JobPlan(4, {**_SPOT, **_leaving("late/b")}, step_seconds=10.0),
+        "late/c": JobPlan(5, _SURE, comes_at=90.0, work=0.1),
+        "late/d": JobPlan(7, _SURE, comes_at=100.0, work=0.1),
+    },
+)
+
 DAYS: Mapping[str, Day] = {
     "Three": Day(_THREE),
     "Limited": Day(_THREE, limits={"team": 7}),
@@ -211,6 +254,7 @@ DAYS: Mapping[str, Day] = {
         }
     ),
     **_CONTENDED,
+    PREEMPTED: _PREEMPTED,
 }
 CONTENDED_DAYS = tuple(_CONTENDED)
-QUIETER = tuple(name for name in DAYS if name not in _CONTENDED)
+QUIETER = tuple(name for name in DAYS if name not in {*_CONTENDED, PREEMPTED})

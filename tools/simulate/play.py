@@ -3,13 +3,13 @@
 import functools
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from simulate.fault import FOR_EVER, FOR_GOOD, Fault, MissedError, Undo
 from simulate.faults import KINDS, THEMES, begin, draw, draw_for_good
-from simulate.jobs import CONTENDED_DAYS, DAYS, LEAST_OFTEN, QUIETER, Day, JobPlan
+from simulate.jobs import CONTENDED_DAYS, DAYS, LEAST_OFTEN, PREEMPTED, QUIETER, Day, JobPlan
 from simulate.life import Life
 from simulate.surroundings import key_of
 from simulate.violation import ViolationError
@@ -23,6 +23,7 @@ AT_ONCE = 0.5  # share of the lives in which all is repaired at one moment
 # Of the dense lives. The simulated time of contended lives takes two to three times as long as that of others.
 CONTENDED_SHARE = 1 / 3
 CONTENDED_SHARE_WHERE_SPARSE = 1 / 6
+PREEMPTED_SHARE = 1 / 3  # of the contended lives
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25
 # How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the
@@ -86,6 +87,8 @@ def story(seed: int) -> Story:
     sparse = chance.random() < 0.5
     is_contended = chance.random() < (CONTENDED_SHARE_WHERE_SPARSE if sparse else CONTENDED_SHARE)
     day = chance.choice(CONTENDED_DAYS if is_contended else QUIETER)
+    if is_contended and random.Random(f"preempted {seed}").random() < PREEMPTED_SHARE:  # other lives stay what they are
+        day = PREEMPTED
     large = chance.random() < (LARGE_WHERE_SPARSE if sparse else LARGE)
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
     if chance.random() < 0.5:
@@ -162,7 +165,8 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
             begin(life, fault)  # what is cut is cut from all that are there now
         if fault.kind != "CutFromOperator":  # which nobody but Muster sees
             life.agenda.after(PERSON_SECONDS, functools.partial(_give_up, life, node))
-    jobs = {name: plan for name, plan in day.jobs.items() if plan.ends}
+    _submit(life, told, day.late, last)
+    jobs = {name: plan for name, plan in {**day.jobs, **day.late}.items() if plan.ends}
 
     def have_ended() -> bool:
         return all(life.state_of(name) in ENDS for name in jobs)
@@ -175,7 +179,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
     for name, plan in jobs.items():
         if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_reported(name, "ResumedBehind"):
             raise ViolationError(f"a trainer that does not go on from its checkpoint is told: {name}")
-        if plan.is_sound and all(_spares(fault, name) for fault in told.faults):
+        if plan.is_sound and not plan.gives_way and all(_spares(fault, name) for fault in told.faults):
             _trains_on(life, name)  # says more than that what has ended its attempt is charged for nothing
         if plan.is_sound:
             life.checks.trail.judge(name)
@@ -188,10 +192,15 @@ def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
     life.govern(day.limits, day.counted)
     for name, value in day.classes.items():
         life.add_priority(name, value)
-    priorities = {key_of(name): day.priority_of(plan) for name, plan in day.jobs.items()}
+    priorities = {key_of(name): day.priority_of(plan) for name, plan in {**day.jobs, **day.late}.items()}
     life.checks.waits.begin(priorities.__getitem__, day.limits)
     life.checks.watch_limits(day.limits)
-    for name, plan in day.jobs.items():
+    _submit(life, told, day.jobs, trouble_seconds)
+
+
+def _submit(life: Life, told: Story, jobs: Mapping[str, JobPlan], trouble_seconds: float) -> None:
+    """Users submit jobs: now, or in a moment."""
+    for name, plan in jobs.items():
         submit = functools.partial(
             life.submit,
             name,
@@ -206,6 +215,9 @@ def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
             life.agenda.after(plan.comes_at, submit)
         else:
             submit()
+        if plan.preemptible_at is not None:
+            preemptible = {"queueing": {"preemptible": True}}
+            life.agenda.after(plan.comes_at + plan.preemptible_at, functools.partial(life.edit, name, preemptible))
 
 
 def _repair(life: Life, told: Story, undos: list[tuple[Fault, Undo]]) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from muster.api.trainingjob import Checkpoint
-from muster.record.attempts import ASSEMBLY_TIMED_OUT
+from muster.queueing.preemption import WAITING_FOR_PREEMPTION
+from muster.record.attempts import ASSEMBLY_TIMED_OUT, PREEMPTED
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
 from muster.status.report import ASSEMBLING
+from muster.world.views import JOB_UID_LABEL
 from simulate.apiserver import Key, Object
 from simulate.machines import Machine
 from simulate.surroundings import Surroundings
@@ -33,7 +35,9 @@ USED_SECONDS = 150.0
 LEFT_SECONDS = 150.0
 # From a plan to its last write: what gangs take meanwhile in place of lost nodes the plan may have had for others.
 WRITTEN_SECONDS = 2.0
-_FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", "BehindInQueue"})
+# Pods that end have their grace of 30 s.
+PODS_END_SECONDS = 30.0
+_FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", "BehindInQueue", WAITING_FOR_PREEMPTION})
 
 
 class _Start(NamedTuple):
@@ -59,6 +63,7 @@ class Waits:
         self.priority_of: Callable[[Key], int] = lambda _: 0
         self.limited: Collection[str] = ()
         self._is_quiet = False
+        self._quiet_since = 0.0
         self._is_on = False
         self._clear_since = 0.0  # no trouble of the operator since then
         self._queued: dict[str, float] = {}  # uid -> since when it is told to wait for nodes
@@ -71,6 +76,11 @@ class Waits:
         self._charged: set[str] = set()  # namespaces that lost their place (`muster.queueing.charges`): not judged
         self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
         self._deleted: dict[str, float] = {}  # nodes that are being deleted -> since when
+        self._awaiting: dict[str, float] = {}  # uid -> since when preemptible jobs are said to give way to it
+        self._blocked: dict[
+            str, float
+        ] = {}  # uid -> since when preemptible jobs have its nodes, and none is told to leave
+        self._unserved: set[str] = set()  # preemptible jobs that gave way, and since then no other has got nodes
 
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
         """Judge from now on."""
@@ -84,6 +94,7 @@ class Waits:
     def calm(self) -> None:
         """Trouble is over; whatever was an excuse is none any more."""
         self._clear_since, self._is_quiet = min(self._clear_since, self._around.agenda.now), True
+        self._quiet_since = self._around.agenda.now
 
     # What is written.
 
@@ -92,7 +103,7 @@ class Waits:
         assert value is not None
         uid, now = value["metadata"]["uid"], self._around.agenda.now
         if after is None:
-            for kept in (self._queued, self._states, self._usable):
+            for kept in (self._queued, self._states, self._usable, self._awaiting, self._blocked):
                 kept.pop(uid, None)
             return
         status = after.get("status") or {}
@@ -100,6 +111,11 @@ class Waits:
             self._queued.pop(uid, None)
         else:
             self._queued.setdefault(uid, now)
+        if _running(status).get("reason") == WAITING_FOR_PREEMPTION:
+            self._awaiting.setdefault(uid, now)
+        elif uid in self._awaiting:
+            self._inspect_awaiting(after)
+            del self._awaiting[uid]
         told = f"{status.get('state', '')} {status.get('reason', '')} {_running(status).get('reason', '')}"
         if self._states.get(uid, ("", 0.0))[0] != told:
             self._states[uid] = told, now
@@ -138,12 +154,23 @@ class Waits:
             self._held.pop(uid, None)
         elif self._held.get(uid, ("", 0.0))[0] != held["since"]:
             self._held[uid] = held["since"], now
+        self._gives_way(before, after)
         if _members(before):
             self._replaced = [each for each in self._replaced if now - each[0] <= WRITTEN_SECONDS]
             self._replaced.append((now, _nodes(after) - _nodes(before)))
         # A gang that waits for nodes in place of lost ones comes before all others, with none left as well.
         if self._is_on and not _members(before) and _nodes(after):
             self._in_order(after)
+
+    def _gives_way(self, before: Object | None, after: Object) -> None:
+        """A preemptible job gives way again only after another has got nodes since it did."""
+        uid, job = after["spec"]["jobUid"], self._job(after["spec"]["jobUid"])
+        if job is not None and not _is_preemptible(job) and _nodes(after) - _nodes(before):
+            self._unserved.clear()
+        if job is not None and _members(before) and not _members(after) and after["spec"]["reason"] == PREEMPTED:
+            is_vain = uid in self._unserved and self._is_quiet
+            self._hold("no job gives way twice for nothing", not is_vain, f"{_name(job)}: {after['spec']['attempt']}")
+            self._unserved.add(uid)
 
     def _in_order(self, gang: Object) -> None:
         """A gang has got its nodes: nobody who comes before it has waited for them."""
@@ -159,8 +186,10 @@ class Waits:
                 continue
             other = self._job(uid)
             record = self._record(other) if other is not None else None
-            if other is None or self._is_charged(job) or self._is_charged(other):
+            if other is None or self._is_charged(job) or self._is_charged(other) or _is_preemptible(other):
                 continue
+            if _is_preemptible(job) and now - self._awaiting.get(uid, now) < TOLD_SECONDS:
+                continue  # it may have what is kept for those that cannot start
             if _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
                 continue
             useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ()) | _nodes(record)
@@ -177,11 +206,12 @@ class Waits:
         waits = self._queued.get(uid) == since and self._clear_since <= then
         self._hold("who comes first is served first", not waits, f"{text}, and waits a minute later")
 
-    def _place(self, job: Object, *, replaces: bool) -> tuple[bool, int, str, str]:
+    def _place(self, job: Object, *, replaces: bool) -> tuple[bool, bool, int, str, str]:
         """In the queue, as docs/queueing.md has it."""
         metadata = job["metadata"]
         key = metadata["namespace"], metadata["name"]
-        return not replaces, -self.priority_of(key), metadata["creationTimestamp"], "/".join(key)
+        priority = self.priority_of(key)
+        return _is_preemptible(job), not replaces, -priority, metadata["creationTimestamp"], "/".join(key)
 
     # What goes on.
 
@@ -212,6 +242,8 @@ class Waits:
             self._hold(
                 "a pause has an end", running != reason or seconds < bound, f"{name}: {told} for {seconds:.0f} s"
             )
+        if uid in self._awaiting:
+            self._inspect_awaiting(job)
         if record is None:
             return
         spec = record["spec"]
@@ -246,7 +278,7 @@ class Waits:
             )
 
     def _inspect_evacuation(self, name: str, job: Object, leave: Object, since: float) -> None:
-        timeout = (job["spec"].get("checkpoint") or {}).get("saveTimeoutSeconds", Checkpoint().save_timeout_seconds)
+        timeout = _save_timeout(job)
         seconds = self._lasted(since)
         stepped = STEPPED_SECONDS if self._around.clock_has_stepped else 0.0
         reason = (job.get("status") or {}).get("reason", "")
@@ -277,10 +309,12 @@ class Waits:
             return
         first = min(waiting, key=lambda job: self._place(job, replaces=bool(_members(self._record(job)))))
         uid, record = first["metadata"]["uid"], self._record(first)
-        free = self._free() - set((record or {"spec": {}})["spec"].get("excludedNodes") or ())
+        useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ())
+        free = self._free() - useless
         needs = first["spec"]["nodes"] - len(_nodes(record))
         if len(free) < needs:
             self._usable.clear()
+            self._inspect_blocked(first, needs, self._free(besides=self._preemptible()) - useless)
             return
         self._usable = {uid: self._usable.get(uid, self._around.agenda.now)}
         seconds = self._lasted(max(self._usable[uid], self._queued[uid]))
@@ -291,8 +325,44 @@ class Waits:
             f"for {seconds:.0f} s: {first.get('status', {}).get('waiting')}",
         )
 
-    def _free(self) -> set[str]:
-        """Nodes of which nothing says that they are taken, or not sound."""
+    def _inspect_blocked(self, first: Object, needs: int, nodes: Collection[str]) -> None:
+        """The first who waits would have these nodes if preemptible jobs gave way."""
+        uid = first["metadata"]["uid"]
+        if _is_preemptible(first) or len(nodes) < needs or uid in self._awaiting:
+            self._blocked.clear()
+            return
+        self._blocked = {uid: self._blocked.get(uid, self._around.agenda.now)}
+        seconds = self._lasted(max(self._blocked[uid], self._queued[uid]))
+        self._hold(
+            "no job waits behind preemptible ones",
+            seconds < USED_SECONDS,
+            f"{_name(first)} needs {needs}, would have {sorted(nodes)} for {seconds:.0f} s, and none gives way: "
+            f"{first.get('status', {}).get('waiting')}",
+        )
+
+    def _preemptible(self) -> set[str]:
+        """The uids of preemptible jobs."""
+        return {job["metadata"]["uid"] for job in self._around.server.all("trainingjobs") if _is_preemptible(job)}
+
+    def _inspect_awaiting(self, job: Object) -> None:
+        """Preemptible jobs give way to it: in the quiet it starts within one leave."""
+        if not self._is_quiet:
+            return
+        leaving = filter(_is_preemptible, self._around.server.all("trainingjobs"))
+        bound = max(map(_save_timeout, leaving), default=0) + PODS_END_SECONDS + USED_SECONDS
+        seconds = self._lasted(max(self._awaiting[job["metadata"]["uid"]], self._quiet_since))
+        self._hold(
+            "who waits for preemptible jobs starts within one leave",
+            seconds < bound,
+            f"{_name(job)} has waited for {seconds:.0f} s",
+        )
+
+    def _free(self, besides: Collection[str] = ()) -> set[str]:
+        """Nodes of which nothing says that they are taken, or not sound.
+
+        Args:
+            besides: uids of jobs whose nodes count as free.
+        """
         server = self._around.server
         sick = {
             health["metadata"]["name"]
@@ -301,8 +371,14 @@ class Waits:
             or (health.get("spec") or {}).get("lost")
             or ((health.get("spec") or {}).get("override") or {}).get("decision") == "Cordon"
         }
-        taken = {pod["spec"].get("nodeName") for pod in server.all("pods") if pod["status"].get("phase") not in _ENDED}
+        taken = {
+            pod["spec"].get("nodeName")
+            for pod in server.all("pods")
+            if pod["status"].get("phase") not in _ENDED and pod["metadata"]["labels"].get(JOB_UID_LABEL) not in besides
+        }
         for gang in server.all("gangs"):
+            if gang["spec"]["jobUid"] in besides:
+                continue
             taken |= _nodes(gang) | {
                 unfenced_worker.get("node") for unfenced_worker in gang["spec"].get("unfenced_workers") or ()
             }
@@ -328,6 +404,15 @@ _ENDED = ("Succeeded", "Failed")
 
 def _name(job: Object) -> str:
     return f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+
+
+def _is_preemptible(job: Object) -> bool:
+    return bool((job["spec"].get("queueing") or {}).get("preemptible"))
+
+
+def _save_timeout(job: Object) -> int:
+    checkpoint = job["spec"].get("checkpoint") or {}
+    return int(checkpoint.get("saveTimeoutSeconds", Checkpoint().save_timeout_seconds))
 
 
 def _running(status: Mapping[str, Any]) -> Mapping[str, str]:
