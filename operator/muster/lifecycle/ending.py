@@ -48,13 +48,14 @@ def clean_up(world: JobWorld, end: CompletionRecord) -> Plan:
     """
     age = (world.now - end.time).total_seconds()
     alive = [pod for pod in world.pods.values() if not pod.terminal]
+    has_time = abs(age) < EXIT_GRACE_SECONDS  # an end long after now was written by a clock that has been set back
     mode = mode_of(world.job)
     overdue = tuple(
         DeletePod(pod.name, pod.uid)
         for pod in alive
-        if not pod.deleting and (age >= EXIT_GRACE_SECONDS or not mode.leaves_at_the_end(world, pod))
+        if not pod.deleting and (not has_time or not mode.leaves_at_the_end(world, pod))
     )
-    wakes = [EXIT_GRACE_SECONDS - age] if alive and age < EXIT_GRACE_SECONDS else []
+    wakes = [EXIT_GRACE_SECONDS - age] if alive and has_time else []
     ttl = world.job.spec.completion.ttl_seconds_after_finished
     if ttl is not None and all(pod.deleting for pod in alive):  # one on a lost node may stay Terminating for ever
         if age >= ttl:

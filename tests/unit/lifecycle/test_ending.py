@@ -149,6 +149,7 @@ END = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", at
     [
         ("Managed", EXIT_GRACE_SECONDS - 1, [], 1.0),
         ("Managed", EXIT_GRACE_SECONDS, [0], None),
+        ("Managed", -3600.0, [0], None),
         ("Plain", 0.0, [0], EXIT_GRACE_SECONDS),
     ],
 )
