@@ -280,7 +280,8 @@ class _Planner:
             middle = (least + most) // 2
             least, most = (least, middle) if self._solve_with(job, candidates[:middle]) else (middle + 1, most)
         way = self._solve_with(job, candidates[:most])
-        assert way is not None
+        if way is None:  # the fleet has changed meanwhile
+            return None
         for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
             yield
             way = self._solve_with(job, way.giving - {uid}) or way

@@ -131,6 +131,20 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
     assert answer.message == "needs 4 nodes: jobs of other namespaces give way to it after a save"
 
 
+@pytest.mark.parametrize("pauses", range(12))
+def test_the_fleet_may_change_in_every_pause(pauses: int) -> None:
+    fleet = fleet_of("b1/r1:aabbccdd")
+    steps = plan_steps(fleet, [wants("e", 5)], {}, {}, preemption=running(*"abcd"))
+    for number, step in enumerate(steps):
+        if number == pauses:
+            for name in "abcd":
+                fleet.occupy(name, "another", frozenset(fleet.nodes_of(name)))
+        if step is not None:
+            answer = step[1].answer
+    assert isinstance(answer, NotPlaced)
+    assert answer.reason in ("WaitingForPreemption", "InsufficientNodes")
+
+
 def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
     jobs = [wants("big", 4, required="rack"), wants("small", 2)]
     found = plan(fleet_of("b1/r1:.ppx b1/r2:..xx"), running("p"), *jobs)
