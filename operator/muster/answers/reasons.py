@@ -147,7 +147,7 @@ REASONS: tuple[Reason, ...] = (
         "[Preemptible](docs/queueing.md#jobs-that-give-way) jobs, which the message names, give their nodes to it.",
         "They are asked to save, and leave within their `spec.checkpoint.saveTimeoutSeconds`. Then the job starts.",
         _NOTHING,
-        "needs 3 nodes: preemptible team-a/sweep gives way to it after a save",
+        "needs 3 nodes: team-a/sweep gives way to it after a save",
     ),
     Reason(
         "NotEnabled",
@@ -1489,9 +1489,10 @@ REASONS: tuple[Reason, ...] = (
         "Preempted",
         Topic.PLANNED,
         JOB_EVENT,
-        "The job is [preemptible](docs/queueing.md#jobs-that-give-way), and has given its nodes to another job.",
-        "It has stopped after the checkpoint that the message names, and waits in the queue behind the jobs that are "
-        "not preemptible. It costs no restart.",
+        "The job has given its nodes to another one. It is [preemptible](docs/queueing.md#jobs-that-give-way) or "
+        "[backfills](docs/queueing.md#backfill).",
+        "It has stopped after the checkpoint that the message names, and waits in the queue again. There it stands at "
+        "its old place, or behind all others if it is preemptible. It costs no restart.",
         _NOTHING,
         "stopped after checkpoint 90, which it saved when asked: the job is preemptible and gives way to team-a/llama; "
         "it waits for nodes in the queue",

@@ -301,7 +301,9 @@ class Queue:
             began_at += await slices.pause()
         # A job that has left meanwhile, or waits for something else now, gets no answer.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
-        self._note_preempted(preemption.to)
+        waiting = {asked[uid].name for uid in decisions}
+        preempted_by = {uid: tuple(name for name in to if name in waiting) for uid, to in preemption.to.items()}
+        self._note_preempted({uid: to for uid, to in preempted_by.items() if to})
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
         self._without_room = {
             asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)

@@ -313,7 +313,7 @@ class BodyFitter:
             return True
         is_first = _OF_THIS_HOST.fullmatch(value) is not None
         is_address = name == "MASTER_ADDR" and not _ONE_VARIABLE.fullmatch(value.strip("\"'")) and "[" not in value
-        is_port = name.lower().endswith("port") and re.search(r"\$\([^(]|`", value) is not None
+        is_port = re.search(r"(?:^|_)port$", name.lower()) is not None and re.search(r"\$\([^(]|`", value) is not None
         if not (is_first or is_address or is_port):
             return False
         new = "${MASTER_PORT}" if is_port else FIRST_NODE

@@ -65,7 +65,8 @@ def queue_needs(world: JobWorld) -> QueueNeeds:
 def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
     """Return for how long a job without nodes would hold them, as far as backfill trusts that; None: not known.
 
-    Where no save is seen, what it has done is lost if it has to leave: only its user's own estimate counts, doubled.
+    Where no save is seen, what it has done is lost if it has to leave: only what its user says counts, doubled. A job
+    that was never assembled does not backfill: it would return before the jobs that it now stands behind.
 
     Args:
         world: the state of the job.
@@ -74,7 +75,7 @@ def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
     spec = world.gang.spec if world.gang else None
     unsaved = resume.saves_unseen(world.job)
     seconds = remaining_of(world.job, () if unsaved else earlier, world.now).seconds
-    if seconds is None or seconds <= 0 or (spec is not None and spec.members):
+    if seconds is None or seconds <= 0 or (spec is not None and (spec.members or was_never_assembled(spec))):
         return None
     return seconds * 2 if unsaved else seconds
 
@@ -92,7 +93,8 @@ def preemptible_job(world: JobWorld, place: Place) -> PreemptibleJob | None:
     if not (preemptible or record.backfilled or gave_way):
         return None
     leaves = not record.members or (record.evacuation is not None and record.evacuation.reason == PREEMPTED)
-    return PreemptibleJob(place[-1], record.time, leaves, None if preemptible else place)
+    old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
+    return PreemptibleJob(place[-1], record.time, leaves, None if preemptible else place, old_nodes)
 
 
 def request_of(world: JobWorld) -> Request | None:

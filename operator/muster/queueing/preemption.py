@@ -37,12 +37,14 @@ class PreemptibleJob:
         leaves: whether it is giving way already.
         place: in the queue, of a job that backfills: it gives way to jobs before it; None: to all that are not
             preemptible.
+        old_nodes: those that it has left already, and that its pods hold until they have ended.
     """
 
     name: str
     since: datetime
     leaves: bool = False
     place: Place | None = None
+    old_nodes: frozenset[str] = frozenset()
 
     def may_give_way_to(self, job: WaitingJob) -> bool:
         """Whether a waiting job may have its nodes."""

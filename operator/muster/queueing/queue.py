@@ -286,13 +286,17 @@ class _Planner:
             yield
             way = self._solve_with(job, way.giving - {uid}) or way
         chosen, giving = way
+        if not giving:  # as above: the next plan finds its nodes
+            return None
         without_room = self._quotas.refusal(job, answer, chosen)
         if without_room is not None:
             return without_room
         self._promise(job, chosen)
         self._note_reserved(job, chosen)
-        self._preemption.preempt(giving, job.name)
-        names = Counter(visible_name(self._preemption.jobs[uid].name, job.request.viewer) for uid in giving)
+        holders = self._preemption.jobs
+        asked = {uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes}
+        self._preemption.preempt(asked, job.name)
+        names = Counter(visible_name(holders[uid].name, job.request.viewer) for uid in giving)
         message = (
             f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {jobs_text(names)} "
             f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"

@@ -148,7 +148,7 @@ class _Walk:
         """Return when the next job of the queue starts."""
         if answer.reason == WAITING_FOR_PREEMPTION:
             self.assign_nodes(job, (), 0.0)
-            return StartEstimate(self._now, "preemptible jobs give way to it after a save")
+            return StartEstimate(self._now, "other jobs give way to it after a save")
         if isinstance(answer, OverLimit) and answer.ever:
             return (yield from self._next_within_limit(job, answer))
         if answer.reason not in _FOR_NODES:

@@ -131,18 +131,29 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
     assert answer.message == "needs 4 nodes: jobs of other namespaces give way to it after a save"
 
 
+def test_who_has_left_the_nodes_already_is_not_asked_again() -> None:
+    preemption = Preemption(
+        {"p": PreemptibleJob("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))}
+    )
+    found = plan(fleet_of("b1/r1:pp b1/r2:p"), preemption, wants("a", 2, required="rack"))
+    assert told(found) == {"a": "WaitingForPreemption"}
+    assert preemption.to == {}
+
+
+@pytest.mark.parametrize("becomes", ["another", ""])
 @pytest.mark.parametrize("pauses", range(12))
-def test_the_fleet_may_change_in_every_pause(pauses: int) -> None:
+def test_the_fleet_may_change_in_every_pause(pauses: int, becomes: str) -> None:
     fleet = fleet_of("b1/r1:aabbccdd")
     steps = plan_steps(fleet, [wants("e", 5)], {}, {}, preemption=running(*"abcd"))
     for number, step in enumerate(steps):
         if number == pauses:
-            for name in "abcd":
-                fleet.occupy(name, "another", frozenset(fleet.nodes_of(name)))
+            for name, nodes in {name: frozenset(fleet.nodes_of(name)) for name in "abcd"}.items():
+                for node in nodes:
+                    fleet.occupy((node, name), becomes, frozenset({node} if becomes else ()))
         if step is not None:
             answer = step[1].answer
-    assert isinstance(answer, NotPlaced)
-    assert answer.reason in ("WaitingForPreemption", "InsufficientNodes")
+    reasons = ("WaitingForPreemption", "InsufficientNodes")
+    assert answer.reason in reasons if isinstance(answer, NotPlaced) else not becomes
 
 
 def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
