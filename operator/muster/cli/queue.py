@@ -6,7 +6,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from muster.answers.lists import listed
 from muster.answers.queue import (
     HOLDER_HEADS,
     NOT_COUNTED,
@@ -18,9 +17,9 @@ from muster.answers.queue import (
     queue_view,
     score_text,
 )
-from muster.answers.roles import FLEET_ROLE
 from muster.api.trainingjob import TrainingJob
 from muster.cli import show
+from muster.cli.job_list import list_jobs
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -30,8 +29,6 @@ from muster.cli.session import (
     Session,
     run,
 )
-from muster.kube import decode, paths
-from muster.kube.errors import Forbidden
 
 
 def command(
@@ -59,22 +56,9 @@ async def find(session: Session, *, one_namespace: bool = False) -> QueueView:
     Raises:
         ApiError: the API server did not answer as it should.
     """
-    read = decode.custom(TrainingJob)
-    notes: list[str] = []
-    namespace = session.namespace if one_namespace else ""
-    try:
-        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
-    except Forbidden:
-        if one_namespace:
-            raise
-        namespace = session.namespace
-        notes.append(
-            f"only namespace {namespace}: jobs of others have places between these; to see all, ask for ClusterRole "
-            f"{FLEET_ROLE} (a ClusterRoleBinding)"
-        )
-        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
-    if unreadable:
-        notes.append(f"{show.count(unreadable, 'job')} cannot be read by this version")
+    jobs, namespace, notes = await list_jobs(
+        session, one_namespace=one_namespace, consequence="jobs of others have places between these; "
+    )
     return queue_view([job for job in jobs if isinstance(job, TrainingJob)], namespace, session.now(), notes)
 
 

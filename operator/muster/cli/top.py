@@ -20,11 +20,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from muster.answers.lists import listed
 from muster.answers.overview import JobsTop, TopRow, overview
-from muster.answers.roles import FLEET_ROLE
-from muster.api.trainingjob import TrainingJob
 from muster.cli import show
+from muster.cli.job_list import list_jobs
 from muster.cli.session import (
     ContextOption,
     KubeconfigOption,
@@ -35,8 +33,7 @@ from muster.cli.session import (
     connected,
     run,
 )
-from muster.kube import decode, paths
-from muster.kube.errors import ApiError, Forbidden
+from muster.kube.errors import ApiError
 
 _LIVE = importlib.util.find_spec("termios") is not None  # Windows lacks it: there the list is printed once
 QUIT_KEYS = frozenset("qQ\x03\x04\x1b")
@@ -133,19 +130,7 @@ async def find(session: Session, *, ended: bool = False, one_namespace: bool = F
     Raises:
         ApiError: the API server did not answer as it should.
     """
-    read = decode.custom(TrainingJob)
-    notes: list[str] = []
-    namespace = session.namespace if one_namespace else ""
-    try:
-        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
-    except Forbidden:
-        if one_namespace:
-            raise
-        namespace = session.namespace
-        notes.append(f"only namespace {namespace}: to see all, ask for ClusterRole {FLEET_ROLE} (a ClusterRoleBinding)")
-        jobs, unreadable = await listed(session.client, paths.muster("trainingjobs", namespace=namespace), read)
-    if unreadable:
-        notes.append(f"{show.count(unreadable, 'job')} cannot be read by this version")
+    jobs, namespace, notes = await list_jobs(session, one_namespace=one_namespace)
     return overview(jobs, namespace, session.now(), ended=ended, notes=notes)
 
 
