@@ -63,11 +63,6 @@ class Preemption:
     jobs: Mapping[str, PreemptibleJob] = field(default_factory=dict)
     to: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
-    def uids(self) -> frozenset[str]:
-        """The uids of the jobs."""
-        return frozenset(self.jobs)
-
     def uids_for(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job."""
         return frozenset(uid for uid, holder in self.jobs.items() if holder.may_give_way_to(job))

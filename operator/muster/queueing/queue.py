@@ -254,7 +254,7 @@ class _Planner:
         return None
 
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
-        free = [name for name in kept if not self._preemption.uids.intersection(self._fleet.holders(name))]
+        free = [name for name in kept if self._preemption.jobs.keys().isdisjoint(self._fleet.holders(name))]
         self._reserved.update(dict.fromkeys(free, job.name))
         self.kept = len(free)
 
@@ -269,7 +269,7 @@ class _Planner:
         if not candidates:
             return None
         least, most = 1, 1
-        while self._solve_with(job, candidates[:most]) is None:
+        while (way := self._solve_with(job, candidates[:most])) is None:
             yield
             if most >= len(candidates):
                 return None
@@ -278,15 +278,16 @@ class _Planner:
         while least < most:
             yield
             middle = (least + most) // 2
-            least, most = (least, middle) if self._solve_with(job, candidates[:middle]) else (middle + 1, most)
-        way = self._solve_with(job, candidates[:most])
-        if way is None:  # the fleet has changed meanwhile
-            return None
+            fewer = self._solve_with(job, candidates[:middle])
+            if fewer is None:
+                least = middle + 1
+            else:
+                most, way = middle, fewer
         for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
             yield
             way = self._solve_with(job, way.giving - {uid}) or way
         chosen, giving = way
-        if not giving:  # as above: the next plan finds its nodes
+        if not giving:  # nodes have become free meanwhile: the next plan finds them
             return None
         without_room = self._quotas.refusal(job, answer, chosen)
         if without_room is not None:
