@@ -264,9 +264,9 @@ def _is_saved(world: JobWorld, spec: GangSpec, evacuation: Evacuation) -> bool:
     if new_checkpoint(world, spec, evacuation.after_step) is not None:
         return True
     # Ranks may have saved just before they were asked, or before the answer to a withdrawn request was heard.
+    is_over = leavers.have_all_ended(world, spec) or leavers.are_still(world)
     newest, last = resume.newest_checkpoint(world, spec), incidents.newest_step(world, spec)
-    has_all = newest is not None and last is not None and newest.step >= last
-    return has_all and leavers.follow(world, spec) and leavers.have_all_ended(world, spec)
+    return is_over and leavers.follow(world, spec) and newest is not None and last is not None and newest.step >= last
 
 
 def nodes_to_evacuate(world: JobWorld) -> dict[str, str]:

@@ -87,7 +87,12 @@ def save_yet(world: JobWorld, record: GangSpec) -> bool:
     newest, last = resume.newest_checkpoint(world, record), incidents.newest_step(world, record)
     if newest is None or last is None or not follow(world, record) or have_ended(world, record):
         return False
-    return newest.step < last - int(world.newest_step_age_seconds >= EXIT_SECONDS)
+    return newest.step < last - int(are_still(world))
+
+
+def are_still(world: JobWorld) -> bool:
+    """Whether the ranks have made no step for a while: they wait for their end, have ended, or hang."""
+    return world.newest_step_age_seconds >= EXIT_SECONDS
 
 
 def wait_in_vain(world: JobWorld, record: GangSpec, evacuation: Evacuation, deadline: datetime) -> bool:

@@ -237,6 +237,15 @@ def test_who_has_saved_its_last_step_before_it_was_asked_leaves(end: Any, saved:
     assert isinstance(situation_of(scene.world()), Leaving) is is_leave
 
 
+@pytest.mark.parametrize(("saved", "age", "is_over"), [(7, 30.0, True), (7, 29.0, False), (6, 60.0, False)])
+def test_who_saved_before_it_was_asked_and_waits_leaves(saved: int, age: float, is_over: bool) -> None:
+    view = {"step": 7, "step_age_seconds": age, "checkpoints": [(saved, f"/checkpoints/{saved}")]}
+    asked_later = EVACUATION.model_copy(update={"after_step": 7})
+    world = a_scene(evacuation=asked_later).all(running(1, request_answered=1, **view)).world()
+    assert world.gang is not None
+    assert isinstance(next_step(world, world.gang.spec), EndEvacuation) is is_over
+
+
 @pytest.mark.parametrize(("end", "then", "unasked"), [(succeeded, Training, Ending), (failed, Failing, Failing)])
 def test_without_a_save_only_a_failure_is_what_it_looks_like(end: Any, then: type, unasked: type) -> None:
     ended = end(1)
