@@ -11,7 +11,9 @@ from muster.cli.submitted import (
     DirectoryOption,
     DryRunOption,
     GpusOption,
+    HoldOption,
     NameOption,
+    TimeOption,
     VolumesOption,
     submit_result,
     volumes_of,
@@ -34,11 +36,10 @@ def command(
         ),
     ] = 1,
     name: NameOption = "",
-    time: Annotated[
-        str, typer.Option("--time", "-t", metavar="TIME", help="Means nothing here: no job has a time limit.")
-    ] = "",
+    time: TimeOption = "",
     volumes: VolumesOption = None,
     directory: DirectoryOption = "",
+    hold: HoldOption = None,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job until it has ended.")] = True,
     kubeconfig: KubeconfigOption = None,
@@ -51,9 +52,9 @@ def command(
     Without --gpus-per-node each node has 8. Ctrl-C asks whether to detach or to cancel the job.
     """
     options = Options(kubeconfig, kube_context, namespace, output).over(context.obj)
-    if time:
-        typer.echo("note: --time means nothing here: the job runs until its program ends", err=True)
-    request = JobRequest(image, name or _drawn_name(arguments), "", nodes, gpus, volumes_of(volumes), directory)
+    request = JobRequest(
+        image, name or _drawn_name(arguments), "", nodes, gpus, volumes_of(volumes), directory, time, hold
+    )
     submit_result(options, "the command", convert_command(arguments, request, tasks), dry_run=dry_run, wait=wait)
 
 

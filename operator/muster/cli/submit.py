@@ -11,7 +11,9 @@ from muster.cli.submitted import (
     DirectoryOption,
     DryRunOption,
     GpusOption,
+    HoldOption,
     NameOption,
+    TimeOption,
     VolumesOption,
     submit_result,
     volumes_of,
@@ -36,6 +38,8 @@ def command(
     gpus: GpusOption = None,
     volumes: VolumesOption = None,
     directory: DirectoryOption = "",
+    time: TimeOption = "",
+    hold: HoldOption = None,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the job until it has ended.")] = False,
     kubeconfig: KubeconfigOption = None,
@@ -54,6 +58,8 @@ def command(
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         typer.echo(f"error: {show.printable(f'{script}: {why}')}: give the path of an sbatch script", err=True)
         raise typer.Exit(1) from error
-    request = JobRequest(image, name, "", nodes, gpus, volumes_of(volumes), directory, tuple(arguments or ()))
+    request = JobRequest(
+        image, name, "", nodes, gpus, volumes_of(volumes), directory, time, hold, tuple(arguments or ())
+    )
     result = convert_script(text, script_name("stdin" if script == "-" else script), request)
     submit_result(options, script, result, dry_run=dry_run, wait=wait)

@@ -35,6 +35,16 @@ DirectoryOption = Annotated[
         "--checkpoint-directory", metavar="PATH|URL", help="Where the program saves (spec.checkpoint.directory)."
     ),
 ]
+TimeOption = Annotated[
+    str,
+    typer.Option("--time", "-t", metavar="TIME", help="Expected to train, as in Slurm; an estimate that ends nothing."),
+]
+HoldOption = Annotated[
+    int | None,
+    typer.Option(
+        "--hold-on-failure", metavar="SECONDS", min=1, help="Keep the workers of a failure so long, for a shell."
+    ),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the job, and do not create it.")]
 
 

@@ -10,14 +10,18 @@ from typing import Any
 
 from muster.api.base import API_VERSION
 from muster.api.fleetpolicy import FleetPolicySpec
-from muster.api.trainingjob import MAX_NAME_LENGTH
+from muster.api.trainingjob import MAX_DURATION_SECONDS, MAX_NAME_LENGTH
 from muster.convert import saving
 from muster.convert.documents import Result
-from muster.convert.fields import Notes, RefusedError
+from muster.convert.fields import Notes, RefusedError, short
 from muster.convert.job import check_job
 
 GPUS_OF_A_NODE = 8
 _TRAINER = "trainer"
+_DAY_SECONDS = 86400
+_UNITS = (3600, 60, 1)
+_TIME = r"(\d{1,6}-)?\d{1,9}(:\d{1,9}){0,2}"
+_NO_TIME = ("INFINITE", "UNLIMITED")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a mount of the pod
 
 
@@ -33,6 +37,8 @@ class JobRequest:
         gpus_per_node: accelerators of each node, likewise.
         volumes: a PersistentVolumeClaim for each path.
         checkpoint_directory: where the program saves; "": not said.
+        time: that the job is expected to train, as Slurm writes it; "": the script's.
+        hold_seconds: for which a failure is held for people; None: it is not.
         arguments: of the script.
     """
 
@@ -43,6 +49,8 @@ class JobRequest:
     gpus_per_node: int | None = None
     volumes: Mapping[str, str] = field(default_factory=dict)
     checkpoint_directory: str = ""
+    time: str = ""
+    hold_seconds: int | None = None
     arguments: tuple[str, ...] = ()
 
 
@@ -58,6 +66,8 @@ def convert_command(command: Sequence[str], request: JobRequest, processes: int)
     gpus = GPUS_OF_A_NODE if request.gpus_per_node is None else request.gpus_per_node
     job = job_manifest(request, {"command": [*command]}, request.nodes or 1, gpus, processes)
     try:
+        if seconds := expected_seconds(request.time, "--time"):
+            job["spec"]["queueing"] = {"expectedDurationSeconds": seconds}
         check_request(job, request, notes)
     except RefusedError as error:
         return Result(refused=str(error), notes=notes)
@@ -93,6 +103,8 @@ def job_manifest(
         spec["launch"] = {"processesPerNode": processes}
     if request.checkpoint_directory:
         spec["checkpoint"] = {"directory": request.checkpoint_directory}
+    if request.hold_seconds is not None:
+        spec["recovery"] = {"onFailure": "Hold", "holdSeconds": request.hold_seconds}
     volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *claims]
     spec["template"] = {"spec": {"containers": [trainer], "volumes": volumes}}
     metadata = {"name": request.name, **namespace}
@@ -109,6 +121,29 @@ def check_request(job: Mapping[str, Any], request: JobRequest, notes: Notes) -> 
     template = job["spec"]["template"]["spec"]
     of_directory, *others = saving.questions(template["containers"][0], template["volumes"])
     notes.check += others if request.checkpoint_directory else [of_directory, *others]
+
+
+def expected_seconds(written: str, where: str) -> int | None:
+    """Return the seconds of a time of Slurm's; None: it sets none, or more than can be said.
+
+    Args:
+        written: `minutes[:seconds]`, `hours:minutes:seconds` or `days-hours[:minutes[:seconds]]`.
+        where: it stands, for people.
+
+    Raises:
+        RefusedError: it is no time.
+    """
+    if not written or written.upper() in _NO_TIME:
+        return None
+    days, has_days, clock = written.rpartition("-")
+    fields = clock.split(":")
+    if not re.fullmatch(_TIME, written, re.ASCII):
+        raise RefusedError(f"{where}: {short(written)}: write minutes, hours:minutes:seconds or days-hours")
+    if not has_days and len(fields) < len(_UNITS):
+        fields = ["0", *fields]  # without days and hours it begins with minutes
+    seconds = sum(int(number) * unit for number, unit in zip(fields, _UNITS, strict=False))
+    seconds += int(days or 0) * _DAY_SECONDS
+    return seconds if 0 < seconds <= MAX_DURATION_SECONDS else None
 
 
 def job_name(written: str) -> str:

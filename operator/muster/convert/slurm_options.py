@@ -54,10 +54,10 @@ class Given:
 # Names that both commands know: `--long` or `--long/x`, then `=` or `[=]`.
 _TAKEN = (
     "--nodes/N= --ntasks/n= --ntasks-per-node= --gpus/G= --gpus-per-node= --gpus-per-task= --gres= --gpu-bind= "
-    "--cpus-per-task/c= --job-name/J= --chdir/D= --export= --container-image= --container-workdir= --container-mounts="
+    "--cpus-per-task/c= --time/t= --job-name/J= --chdir/D= --export= --container-image= --container-workdir= "
+    "--container-mounts="
 )
 _NODE_TO_ITSELF = "each worker has a node to itself, with all of its processors and memory"
-_NO_LIMIT = "no job has a time limit: it runs until its program ends, or kubectl muster cancel ends it"
 _MEANINGLESS = {
     _NODE_TO_ITSELF: (
         "--exclusive[=] --mem= --mem-per-cpu= --mem-per-gpu= --mincpus= --tmp= --cpus-per-gpu= --oversubscribe/s "
@@ -69,7 +69,9 @@ _MEANINGLESS = {
         "--cores-per-socket= --threads-per-core= --accel-bind= --gres-flags= --gpu-freq= --cpu-freq= "
         "--propagate[=] --network= --bcast[=] --tres-bind= --tres-per-task="
     ),
-    _NO_LIMIT: "--time/t= --time-min= --deadline=",
+    "no job has a time limit: it runs until its program ends, or kubectl muster cancel ends it": (
+        "--time-min= --deadline="
+    ),
     "no signal comes: the program saves every so many steps, and a planned stop waits for a save": "--signal=",
     "Muster restarts a job after each failure of a node (spec.recovery)": "--requeue --no-requeue --auto-resume=",
     "kubectl muster logs JOB shows what ranks print, each line with its worker": (
@@ -121,6 +123,7 @@ _OF_SBATCH = (
     ("--test-only", OptionUse.REFUSED, "kubectl muster submit --dry-run asks the API server"),
 )
 _OF_SRUN = (
+    ("--time/t=", OptionUse.MEANINGLESS, "no step has a time limit"),
     ("--wait/W=", OptionUse.MEANINGLESS, "a rank that fails ends the attempt"),
     ("--threads/T=", OptionUse.MEANINGLESS, "each worker has its own launcher"),
 )

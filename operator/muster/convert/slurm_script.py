@@ -9,15 +9,24 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from muster.api.trainingjob import NAME_RULES, is_job_name
 from muster.convert.documents import Result
 from muster.convert.fields import Notes, RefusedError, short
-from muster.convert.requested import GPUS_OF_A_NODE, JobRequest, check_request, job_manifest, job_name
+from muster.convert.requested import (
+    GPUS_OF_A_NODE,
+    JobRequest,
+    check_request,
+    expected_seconds,
+    job_manifest,
+    job_name,
+)
 from muster.convert.slurm_body import BodyFitter, FittedBody, exported_pairs
 from muster.convert.slurm_options import SBATCH, Given, OptionUse, read_options
 from muster.protocol.shell_words import SHELLS
+
+T = TypeVar("T")
 
 _LONGEST_SCRIPT = 100_000  # a kernel takes no longer word of a command
 _DIRECTIVE = "#SBATCH"
@@ -48,13 +57,23 @@ class _Layout:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """What is known of a script; `given` has its own options by name, `options` those of its steps, too."""
+    """What is known of a script.
+
+    Attributes:
+        header: what it begins with.
+        body: its commands.
+        layout: of its processes.
+        given: its own options by name.
+        options: those of its steps, too.
+        seconds: that it is expected to train; None: it does not say.
+    """
 
     header: _Header
     body: FittedBody
     layout: _Layout
     given: Mapping[str, Given]
     options: Sequence[Given]
+    seconds: int | None
 
 
 def is_script(written: str) -> bool:
@@ -92,6 +111,7 @@ def _converted(text: str, file_name: str, request: JobRequest, notes: Notes) -> 
     given = {option.option.name: option for option in header.options}
     refusals: list[str] = []
     layout = _collected(refusals, lambda: _layout(given, request, notes)) or _Layout(1, 1, 0)
+    seconds = _collected(refusals, lambda: _seconds(given, request, notes))
     name = request.name or job_name(given["--job-name"].value if "--job-name" in given else "")
     name = name or job_name(file_name.rpartition(".")[0] or file_name)
     if not is_job_name(name):
@@ -108,7 +128,7 @@ def _converted(text: str, file_name: str, request: JobRequest, notes: Notes) -> 
     if refusals:
         raise RefusedError("\n".join(dict.fromkeys(sorted(refusals, key=_line_of))))
     complete = replace(request, image=image, name=name, arguments=(file_name, *request.arguments))
-    return _job(_Fitted(header, body, layout, given, options), complete, notes)
+    return _job(_Fitted(header, body, layout, given, options, seconds), complete, notes)
 
 
 def _line_of(refusal: str) -> int:
@@ -117,7 +137,7 @@ def _line_of(refusal: str) -> int:
     return int(line[1]) if line else sys.maxsize
 
 
-def _collected(refusals: list[str], make: Callable[[], _Layout]) -> _Layout | None:
+def _collected(refusals: list[str], make: Callable[[], T]) -> T | None:
     """Return what is made; None: it is refused, which is added to the others."""
     try:
         return make()
@@ -263,6 +283,23 @@ def _layout(given: Mapping[str, Given], request: JobRequest, notes: Notes) -> _L
     return _Layout(nodes, per_node, gpus, counted.get("--gpus-per-task") if is_bound else None)
 
 
+def _seconds(given: Mapping[str, Given], request: JobRequest, notes: Notes) -> int | None:
+    """Return the seconds that a script is expected to train; None: it does not say.
+
+    Raises:
+        RefusedError: it says no time.
+    """
+    if request.time:
+        return expected_seconds(request.time, "--time")
+    if "--time" not in given:
+        return None
+    it = given["--time"]
+    seconds = expected_seconds(it.value, f"{it.where}: {it.option.name}")
+    became = "no limit" if seconds is None else f"spec.queueing.expectedDurationSeconds: {seconds}: it is no limit"
+    notes.became.append(f"{it.where}: {short(it.written)} -> {became}")
+    return seconds
+
+
 def _share(whole: int, parts: int, given: Given | None, of: str) -> int:
     if parts < 1 or whole % parts:
         where = f"{given.where}: {given.written}" if given else "--nodes"
@@ -379,6 +416,8 @@ def _job(fitted: _Fitted, request: JobRequest, notes: Notes) -> dict[str, Any]:
     job = job_manifest(request, container, layout.nodes, layout.gpus, layout.tasks_per_node)
     if "--hold" in given:
         job["spec"]["suspend"] = True
+    if fitted.seconds:
+        job["spec"]["queueing"] = {"expectedDurationSeconds": fitted.seconds}
     if "--segment" in given:
         job["spec"]["placement"] = {"segmentSize": _number(given["--segment"])}
     check_request(job, request, notes)

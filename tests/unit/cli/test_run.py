@@ -31,7 +31,7 @@ def test_a_command_runs_on_nodes_of_its_own(command: Run, api: Api, attached: li
     assert attached == [job["metadata"]["name"]]
     assert (job["spec"]["nodes"], job["spec"]["gpusPerNode"]) == (16, 8)
     assert job["spec"]["template"]["spec"]["containers"][0]["command"] == words
-    assert "note: --time means nothing here" in found.stderr
+    assert job["spec"]["queueing"] == {"expectedDurationSeconds": 60}
 
 
 def test_options_behind_the_program_are_its_own(command: Run, api: Api, attached: list[str]) -> None:
@@ -68,6 +68,7 @@ def test_processes_and_gpus_are_those_that_are_asked_for(command: Run, api: Api,
         (["--", "a"], "Missing option '--image'"),
         (["--image=i"], "Missing argument"),
         (["--image=i", "--name=A_B", "--", "a"], "A_B: becomes part of host names"),
+        (["--image=i", "-t", "x", "--", "a"], "--time: x: write minutes"),
         (["--image=i", "--nodes=0", "--", "a"], "greater than or equal to 1"),
         (["--image=i", "--nodes=100000", "--", "a"], "spec.nodes"),
     ],

@@ -68,7 +68,8 @@ def test_a_script_becomes_a_job_and_every_line_is_accounted_for(command: Run, ap
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example.org/llama:7"
     assert container["command"] == ["/bin/bash", "-c", 'torchrun train.py "$@"\n', "train.sh", "--lr", "1e-4"]
-    assert "line 3: --time=1:00:00: no job has a time limit" in found.stdout
+    assert job["spec"]["queueing"] == {"expectedDurationSeconds": 3600}
+    assert "line 3: --time=1:00:00 -> spec.queueing.expectedDurationSeconds: 3600: it is no limit" in found.stdout
     assert "line 4: srun: Muster starts the program" in found.stdout
     assert "trainingjob team-a/llama created" in found.stdout
 
@@ -78,7 +79,7 @@ def test_a_dry_run_prints_what_convert_prints(command: Run, api: Api, script: st
     converted = command("convert", script, "--image=i")
     assert (dry.exit_code, converted.exit_code) == (0, 0)
     assert yaml.safe_load(dry.stdout) == yaml.safe_load(converted.stdout)
-    assert "line 3: --time=1:00:00: no job has a time limit" in dry.stderr
+    assert "line 3: --time=1:00:00 -> spec.queueing.expectedDurationSeconds: 3600" in dry.stderr
     assert f"sbatch script ({script}): TrainingJob llama" in converted.stderr
     assert [verb for verb, *_ in api.written] == ["POST dry run"]
 
@@ -96,11 +97,14 @@ def test_a_script_that_no_gang_can_run_creates_nothing(command: Run, api: Api, t
 
 def test_what_the_command_line_says_counts(command: Run, api: Api, script: str) -> None:
     options = ["-N", "4", "--gpus-per-node=4", "--name=mine", "--volume=/ckpt=claim", "--checkpoint-directory=/ckpt/a"]
+    options += ["--time=1-0", "--hold-on-failure=600"]
     assert command("submit", script, "--image=i", "-n", "team-b", *options).exit_code == 0
     ((_, path, job),) = api.written
     assert path.endswith("/namespaces/team-b/trainingjobs")
     assert (job["metadata"]["name"], job["spec"]["nodes"], job["spec"]["gpusPerNode"]) == ("mine", 4, 4)
     assert job["spec"]["checkpoint"] == {"directory": "/ckpt/a"}
+    assert job["spec"]["queueing"] == {"expectedDurationSeconds": 86400}
+    assert job["spec"]["recovery"] == {"onFailure": "Hold", "holdSeconds": 600}
     claim = {"name": "volume-0", "persistentVolumeClaim": {"claimName": "claim"}}
     assert job["spec"]["template"]["spec"]["volumes"][1] == claim
 
@@ -111,6 +115,8 @@ def test_what_the_command_line_says_counts(command: Run, api: Api, script: str) 
         (["submit", "no-such.sh"], "error: no-such.sh: No such file or directory: give the path of an sbatch script"),
         (["submit", "{script}", "--volume=shared"], "shared: write the path and the claim, as /shared=my-claim"),
         (["submit", "{script}"], "--image: the script names none that a node could pull"),
+        (["submit", "{script}", "--image=i", "--time=1d"], "--time: 1d: write minutes, hours:minutes:seconds"),
+        (["submit", "{script}", "--image=i", "--hold-on-failure=90000"], "spec.recovery.holdSeconds"),
         (["submit", "{script}", "--image=i", "--name=A_B"], "--name: 'A_B' becomes part of host names"),
     ],
 )

@@ -99,6 +99,8 @@ def test_what_the_command_line_says_takes_the_place_of_the_script() -> None:
             script("-N 2", body="srun -n 2 a\nsrun -n 4 b"),
             "line 4: srun: its processes are others than those of line 3",
         ),
+        (script("--time=1h"), "line 2: --time: 1h: write minutes, hours:minutes:seconds or days-hours"),
+        (script("-t 1:2:3:4"), "line 2: --time: 1:2:3:4: write minutes"),
         (script("-J ???", body="srun a " + "x" * 100_001), "characters are too many for a command"),
     ],
 )
@@ -124,7 +126,7 @@ def test_lines_behind_the_first_command_are_not_read_as_sbatch_does_not() -> Non
 @pytest.mark.parametrize(
     ("option", "note"),
     [
-        ("--time=1:00", "no job has a time limit"),
+        ("--deadline=2027-01-01", "no job has a time limit"),
         ("--mem=0", "each worker has a node to itself"),
         ("--output=x", "kubectl muster logs JOB shows"),
         ("--partition=gpu", "Muster's queue orders jobs"),
@@ -140,6 +142,33 @@ def test_lines_behind_the_first_command_are_not_read_as_sbatch_does_not() -> Non
 def test_what_means_nothing_here_is_said_in_a_line(option: str, note: str) -> None:
     notes = converted(script(option)).notes
     assert [line for line in [*notes.left_out, *notes.check] if line.startswith(f"line 2: {option}: {note}")]
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("90", 5400),
+        ("1:30", 90),
+        ("24:00:00", 86400),
+        ("1-2", 93600),
+        ("1-2:30", 95400),
+        ("1-2:30:15", 95415),
+        ("365-0", 31_536_000),
+        ("366-0", None),
+        ("0", None),
+        ("UNLIMITED", None),
+        ("infinite", None),
+    ],
+)
+def test_a_time_is_an_estimate_and_no_limit(time: str, seconds: int | None) -> None:
+    found = converted(script(f"--time={time}"))
+    assert found.job is not None
+    assert found.job["spec"].get("queueing", {}).get("expectedDurationSeconds") == seconds
+    became = "no limit" if seconds is None else f"spec.queueing.expectedDurationSeconds: {seconds}: it is no limit"
+    assert f"line 2: --time={time} -> {became}" in found.notes.became
+    other = converted(script(f"--time={time}"), time="2:00")
+    assert other.job is not None
+    assert other.job["spec"]["queueing"] == {"expectedDurationSeconds": 120}
 
 
 def test_options_that_a_job_has_are_taken_over() -> None:
