@@ -283,7 +283,7 @@ class BodyFitter:
             first = clause.argv[0] if clause.argv else ")"
             if is_piped and (first in _ENDS_OF_GROUPS or first in names or first == ")"):
                 lost = lost or self._where(clause.end)
-            if depth > 0 and self._is_followed and "srun" in clause.argv:
+            if depth > 0 and self._is_followed and any(word.rpartition("/")[2] == "srun" for word in clause.argv):
                 lost = lost or self._where(clause.spans[0][0])
             depth = max(0, depth + clause.operators.count("(") - clause.operators.count(")"))
         if lost and not re.search(r"\bset\s+-\w*e", self._script):

@@ -123,6 +123,7 @@ def test_a_variable_of_slurms_that_the_script_sets_is_its_own() -> None:
     ("text", "line"),
     [
         ("(cd x; srun a)\necho", 1),
+        ("(cd x; /usr/bin/srun a)\necho", 1),
         ("{ srun a; echo; } 2>&1 | tee log", 1),
         ("main() {\nsrun a\n}\nmain | tee log", 4),
         ("for i in 1 2; do srun a; done |& tee log", 1),
