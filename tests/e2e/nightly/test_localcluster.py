@@ -61,6 +61,12 @@ def host_interfaces() -> set[str]:
     return {name for _, name in socket.if_nameindex()}
 
 
+def control_groups(pattern: str) -> list[Path]:
+    """The control groups of a cluster: not below those of others, whose containers come and go meanwhile."""
+    root = Path("/sys/fs/cgroup")
+    return [*root.glob(pattern), *root.glob(f"*/{pattern}")]
+
+
 def traces_of(cluster: Cluster) -> list[str]:
     """Everything on the host that belongs to the cluster."""
     processes = [f"process {p.pid} {p.command}" for p in processes_with_environment(MARK, cluster.id)]
@@ -69,7 +75,7 @@ def traces_of(cluster: Cluster) -> list[str]:
         for file in Path("/proc").glob("[0-9]*/cgroup")
         if cluster.id in read_or_empty(file)
     ]
-    groups = [f"control group {path}" for path in Path("/sys/fs/cgroup").glob(f"**/{cluster.id}*")]
+    groups = [f"control group {path}" for path in control_groups(f"{cluster.id}*")]
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if cluster.id in line]
     namespaces = [
         str(path) for folder in ("/run/netns", "/var/run/netns") for path in Path(folder).glob(f"{cluster.id}*")
@@ -405,7 +411,7 @@ def test_a_power_cut_is_silent_and_total_and_the_node_returns_as_itself(
     assert heard == "silence\n"
     assert victims
     assert not any(Path(f"/proc/{pid}").exists() for pid in victims)
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/{cluster.id}/node-2"))
+    assert not control_groups(f"{cluster.id}/node-2")
     assert cluster.describe()["nodes"][1]["pid"] is None
 
     cluster.power_on("node-2")
@@ -527,7 +533,7 @@ MILESTONES: dict[str, Callable[[Cluster], bool]] = {
     "first process": lambda crashed: any(processes_with_environment(MARK, crashed.id)),
     "keys": lambda crashed: (crashed.state / "control-plane" / "pki").exists(),
     "etcd": lambda crashed: (crashed.state / "control-plane" / "etcd").exists(),
-    "node": lambda crashed: any(Path("/sys/fs/cgroup").glob(f"**/{crashed.id}/node-1")),
+    "node": lambda crashed: bool(control_groups(f"{crashed.id}/node-1")),
     "kubelet": lambda crashed: (crashed.state / "nodes" / "node-2" / "log" / "kubelet.log").exists(),
     "answering": lambda crashed: crashed.runs(),
     "kubeconfig": lambda crashed: crashed.kubeconfig.exists(),
