@@ -9,6 +9,7 @@ Tests: tests/unit/placement/test_space.py.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from muster.placement.domain import Change, Domain, Path
 from muster.placement.eligibility import STALE, lacking
@@ -24,6 +25,18 @@ OWN = Refusal(RefusalKind.OWN, "already used by this job")
 GIVEN_BACK_RELUCTANCE = 1 << 19
 
 
+class GivenNodes(NamedTuple):
+    """The nodes that a plan has given away.
+
+    Attributes:
+        reasons: why, by node.
+        usable: how many of them this kind of worker could use otherwise, by reason.
+    """
+
+    reasons: Mapping[str, Refusal]
+    usable: Mapping[Refusal, int]
+
+
 @dataclass(frozen=True, slots=True)
 class CandidateNodes:
     """The nodes that one request can choose from.
@@ -37,7 +50,7 @@ class CandidateNodes:
         own: nodes that only this job holds, or jobs that would give them back for it, with what still keeps it from
             using them; None if nothing.
         eligibility: the state of each node for this kind of worker, by name, `barred` and `own` apart.
-        taken: nodes that this plan has given away, with the reason.
+        given: the nodes that this plan has given away.
         levels: number of levels of the topology.
     """
 
@@ -46,7 +59,7 @@ class CandidateNodes:
     barred: Mapping[str, Refusal]
     own: Mapping[str, Refusal | None]
     eligibility: Mapping[str, NodeEligibility]
-    taken: Mapping[str, Refusal]
+    given: GivenNodes
     levels: int
 
     @property
@@ -62,7 +75,7 @@ class CandidateNodes:
         return (self.eligibility[name] for name in self.barred if name in self.eligibility)
 
     def _was_free(self, state: NodeEligibility) -> bool:
-        return not state.why and state.entry.name not in self.taken
+        return not state.why and state.entry.name not in self.given.reasons
 
     def home(self, names: Iterable[str], depth: int) -> Path | None:
         """The path of the domain at this depth that most of these nodes are in, the first by name among equals.
@@ -75,7 +88,7 @@ class CandidateNodes:
 
 
 def candidate_nodes(
-    fleet: Fleet, tree: Tree, root: Domain, refusals: Mapping[str, Refusal], request: Request, depth: int
+    fleet: Fleet, tree: Tree, root: Domain, given: GivenNodes, request: Request, depth: int
 ) -> CandidateNodes:
     """The nodes that a request can choose from.
 
@@ -83,7 +96,7 @@ def candidate_nodes(
         fleet: the fleet.
         tree: the fleet as nodes for this kind of worker.
         root: the tree's root, less the nodes taken.
-        refusals: nodes that this plan has given away, with the reason.
+        given: the nodes that this plan has given away.
         request: the request.
         depth: of the level inside one domain of which all nodes must lie; 0 for none.
     """
@@ -94,12 +107,12 @@ def candidate_nodes(
     changes = [
         Change(state.path, gone=state.entry, suitable=-1)
         for name in barred
-        if (state := eligibility.get(name)) is not None and not state.why and name not in refusals
+        if (state := eligibility.get(name)) is not None and not state.why and name not in given.reasons
     ]
     own = {}
     holders = {request.job_uid, *request.given_back}
-    for name in set().union(*map(fleet.nodes_of, holders)).difference(barred, refusals):
-        held = eligibility.get(name)
+    for name in set().union(*map(fleet.nodes_of, holders)):
+        held = eligibility.get(name) if name not in barred and name not in given.reasons else None
         if held is not None and held.suitable and held.holders and held.holders <= holders:
             own[name] = lacking(fleet.nodes[name], request.needs, fleet)
             if not own[name]:
@@ -112,7 +125,7 @@ def candidate_nodes(
     kept = [state for name in request.kept if (state := eligibility.get(name)) is not None]
     if kept:
         root = root.keeping({node_state.path for node_state in kept})
-    candidates = CandidateNodes(root, (root,), barred, own, eligibility, refusals, levels)
+    candidates = CandidateNodes(root, (root,), barred, own, eligibility, given, levels)
     if not depth:
         return candidates
     if not kept:

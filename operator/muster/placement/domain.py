@@ -112,11 +112,15 @@ class Domain:
         for kid in self.kids.values():
             yield from kid.innermost(levels)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> list[Entry]:
         """All free nodes inside."""
-        yield from self.nodes
-        for kid in self.kids.values():
-            yield from kid.entries()
+        entries: list[Entry] = []
+        domains = [self]
+        while domains:
+            domain = domains.pop()
+            entries += domain.nodes
+            domains += [kid for kid in domain.kids.values() if kid.free]
+        return entries
 
     def changed(self, changes: Iterable[Change]) -> "Domain":
         """A copy of this domain with some changes made inside."""

@@ -40,7 +40,7 @@ def not_placed(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
         tree: the fleet as nodes for its kind of worker.
         fleet: the fleet.
     """
-    candidates = _with_hidden_names(candidates.emptied, request.viewer)
+    candidates = candidates.emptied
     short = _shortfall(request, candidates, tree, fleet)
     if not short.ever and not request.kept:
         return NotPlaced(NEVER_FITS, _never(request, short), short)
@@ -49,16 +49,6 @@ def not_placed(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
             "InsufficientNodes", f"needs {_needs_text(request, '')}: {_fleet(short)}{_refused_text(short)}", short
         )
     return NotPlaced("TopologyUnsatisfied", _apart_message(request, candidates, short), short)
-
-
-def _with_hidden_names(candidates: CandidateNodes, viewer: str | None) -> CandidateNodes:
-    """The candidate nodes with the names of other tenants' jobs replaced that people of the namespace `viewer` may not
-    see; None = all names may be shown.
-    """
-    if viewer is None or not candidates.taken:
-        return candidates
-    shown = {why: visible_refusal(why, viewer) for why in set(candidates.taken.values())}
-    return replace(candidates, taken={name: shown[why] for name, why in candidates.taken.items()})
 
 
 def indivisible(request: Request) -> bool:
@@ -78,10 +68,11 @@ def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
     ever = able and not indivisible(request)
     domain = domains[0] if able else _largest(candidates)
     unhealthy = _unhealthy_nodes(candidates, tree, fleet)
-    refused, held = _refused(candidates, tree), _others(request, candidates, tree)
+    refused, held = _visible_refusals(_refused(candidates, tree), request), _others(request, candidates, tree)
     holders = _most(_visible_holders(held, request, fleet))
     if domain is not None and domain.depth:
-        refused_there, held_there = _counts_inside(domain, request, candidates, tree, fleet)
+        counts, held_there = _counts_inside(domain, request, candidates, tree, fleet)
+        refused_there = _visible_refusals(counts, request)
     else:
         refused_there, held_there = refused, held
     holders_there = _most(_visible_holders(held_there, request, fleet))
@@ -117,6 +108,14 @@ def _count_of(domain: Domain) -> DomainCount:
 
 def _refused_nodes(refused: Mapping[Refusal, int], names: Mapping[Refusal, Sequence[str]]) -> tuple[RefusedNodes, ...]:
     return tuple(RefusedNodes(why, count, tuple(names.get(why, ())[:MAX_NAMED])) for why, count in _most(refused))
+
+
+def _visible_refusals(refused: Mapping[Refusal, int], request: Request) -> Counter[Refusal]:
+    """The number of nodes by the reason as the readers of the answer may see it."""
+    visible = Counter[Refusal]()
+    for why, count in refused.items():
+        visible[visible_refusal(why, request.viewer)] += count
+    return visible
 
 
 def _visible_holders(held: Mapping[str, int], request: Request, fleet: Fleet) -> Counter[str]:
@@ -162,7 +161,7 @@ def _counts_inside(
         if name in barred:
             refusals.append(barred[name])
             continue
-        refusals.append(own[name] if name in own else standing.why or candidates.taken.get(name))
+        refusals.append(own[name] if name in own else standing.why or candidates.given.reasons.get(name))
         if standing.suitable:
             holders += standing.holders
     refused, held = Counter(why for why in refusals if why is not None), Counter(holders)
@@ -189,21 +188,16 @@ def _nearest_domains(request: Request, candidates: CandidateNodes) -> list[Domai
 
 def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     """The number of nodes that cannot be used now, by reason. Nodes barred for this request count under that reason."""
-    refused = Counter(tree.refused)
+    refused, given = Counter(tree.refused), candidates.given
+    refused.update(given.usable)
     for name, why in candidates.barred.items():
         standing = tree.eligibility.get(name)
         if standing is not None:
             refused[why] += 1
-            if standing.why:
-                refused[standing.why] -= 1
+            if counted := standing.why or given.reasons.get(name):
+                refused[counted] -= 1
     refused[IN_USE] -= len(candidates.own)
     refused.update(why for why in candidates.own.values() if why)
-    eligibility, barred = tree.eligibility, candidates.barred
-    refused.update(
-        why
-        for name, why in candidates.taken.items()
-        if name not in barred and name in eligibility and not eligibility[name].why
-    )
     return refused
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Change, Domain, Entry
 from muster.placement.explain import could_hold
-from muster.placement.natural import natural
+from muster.placement.natural import NaturalKey, natural
 from muster.placement.request import Request
 from muster.placement.search import wanted_room
 
@@ -26,19 +26,20 @@ def nodes_to_reserve(request: Request, candidates: CandidateNodes) -> tuple[str,
     """
     candidates = candidates.emptied
     able = filter(could_hold(request, candidates.levels), candidates.starts)
+    if request.segment_size == 1:
+        most = min(able, key=lambda start: (-start.free, _place(start)), default=None)
+        return tuple(sorted(entry.name for entry in most.entries())) if most is not None else ()
     needed = [(_needed_nodes(start, request, candidates), start) for start in able]
-    best = min(
-        needed,
-        key=lambda candidate: (-len(candidate[0]), [natural(name) for name in candidate[1].path]),
-        default=((), None),
-    )
+    best = min(needed, key=lambda candidate: (-len(candidate[0]), _place(candidate[1])), default=((), None))
     return tuple(sorted(entry.name for entry in best[0]))
 
 
+def _place(domain: Domain) -> list[NaturalKey]:
+    return [natural(name) for name in domain.path]
+
+
 def _needed_nodes(start: Domain, request: Request, candidates: CandidateNodes) -> list[Entry]:
-    """The free nodes of a domain that the request needs."""
-    if request.segment_size == 1:
-        return list(start.entries())
+    """The free nodes of a domain that the request needs, which asks for segments."""
     nodes: list[Entry] = []
     for broken in request.broken:
         path = candidates.home(broken.beside, candidates.levels)

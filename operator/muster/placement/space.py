@@ -6,10 +6,11 @@
 why they are these.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from muster.placement.candidates import CandidateNodes, candidate_nodes
+from muster.placement.candidates import CandidateNodes, GivenNodes, candidate_nodes
 from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
 from muster.placement.explain import indivisible, not_placed
@@ -29,33 +30,24 @@ def unknown_level(fleet: Fleet, *names: str | None) -> str | None:
     return next((name for name in names if name and name not in levels), None)
 
 
-@dataclass(slots=True)
-class _NodesForWorkers:
-    """The fleet as nodes for one kind of worker, less the nodes that the plan has given away.
+class _Reduced(NamedTuple):
+    """The fleet as nodes for some kinds of workers, less the nodes that the plan has given away.
 
     Attributes:
-        tree: the fleet's tree for this kind of worker.
-        base: the root that `root` was made from.
+        base: the root of a tree.
         root: `base` less the nodes given away.
         applied: how many of the nodes given away that includes.
+        given: how many of them could be used otherwise, by reason.
     """
 
-    tree: Tree
     base: Domain
     root: Domain
-    applied: int = 0
+    applied: int
+    given: Counter[Refusal]
 
 
 # Trees share roots, and so what they are less the nodes given away; of a fleet that changes the old ones are of no use.
 MAX_REDUCED_ROOTS = 256
-
-
-@dataclass(slots=True)
-class _GivenNodes:
-    """The nodes given away by the plan, with the reasons, and in their order."""
-
-    reasons: dict[str, Refusal] = field(default_factory=dict)
-    order: list[str] = field(default_factory=list)
 
 
 class Space:
@@ -63,11 +55,10 @@ class Space:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._taken = _GivenNodes()
-        self._prospects: dict[object, _NodesForWorkers] = {}
-        self._reduced_roots: dict[
-            int, tuple[Domain, Domain, int]
-        ] = {}  # id of a base -> it, the same less so many takings
+        self._given: dict[str, Refusal] = {}  # by node, in this order
+        self._order: list[str] = []
+        self._trees: dict[object, Tree] = {}  # by profile
+        self._reduced: dict[int, _Reduced] = {}  # by id of the base
 
     def reserve_nodes(self, nodes: Iterable[str], why: Refusal) -> None:
         """Count these nodes as not free from now on, for example since they are reserved for a job.
@@ -75,13 +66,13 @@ class Space:
         Of a node that is taken twice the first reason stays.
         """
         for node in nodes:
-            if node not in self._taken.reasons:
-                self._taken.reasons[node] = why
-                self._taken.order.append(node)
+            if node not in self._given:
+                self._given[node] = why
+                self._order.append(node)
 
     def all_reserved(self, nodes: Iterable[str]) -> bool:
         """Whether none of these nodes is left."""
-        return all(node in self._taken.reasons for node in nodes)
+        return all(node in self._given for node in nodes)
 
     def prepare(self, request: Request) -> Iterator[None]:
         """Make what an answer to this request needs, in parts of a few milliseconds."""
@@ -125,33 +116,30 @@ class Space:
         return nodes_to_reserve(request, candidates)
 
     def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
-        prospect = self._nodes_for(request.needs)
-        depth = _depth(self._fleet, request.required)
-        candidates = candidate_nodes(self._fleet, prospect.tree, prospect.root, self._taken.reasons, request, depth)
-        return prospect.tree, candidates
+        tree = self._tree(request.needs)
+        reduced, depth = self._less_given(tree), _depth(self._fleet, request.required)
+        given = GivenNodes(self._given, reduced.given)
+        return tree, candidate_nodes(self._fleet, tree, reduced.root, given, request, depth)
 
-    def _nodes_for(self, needs: Requirements) -> _NodesForWorkers:
-        prospect = self._prospects.get(needs.profile)
-        if prospect is None:
-            tree = Tree.up_to_date(self._fleet, needs)
-            prospect = self._prospects[needs.profile] = _NodesForWorkers(tree, tree.root, tree.root)
-        prospect.tree.follow()
-        if prospect.base is not prospect.tree.root:
-            prospect.base = prospect.root = prospect.tree.root
-            prospect.applied = 0
-        order = self._taken.order
-        cached = self._reduced_roots.get(id(prospect.base))
-        if cached is not None and cached[2] > prospect.applied:
-            _, prospect.root, prospect.applied = cached
-        if prospect.applied < len(order):
-            eligibilities = [prospect.tree.eligibility.get(name) for name in order[prospect.applied :]]
-            changes = [Change(s.path, gone=s.entry) for s in eligibilities if s is not None and not s.why]
-            prospect.root = prospect.root.changed(changes)
-            prospect.applied = len(order)
-            if len(self._reduced_roots) >= MAX_REDUCED_ROOTS:
-                self._reduced_roots.clear()
-            self._reduced_roots[id(prospect.base)] = (prospect.base, prospect.root, prospect.applied)
-        return prospect
+    def _tree(self, needs: Requirements) -> Tree:
+        tree = self._trees.get(needs.profile)
+        if tree is None:
+            tree = self._trees[needs.profile] = Tree.up_to_date(self._fleet, needs)
+        tree.follow()
+        return tree
+
+    def _less_given(self, tree: Tree) -> _Reduced:
+        reduced = self._reduced.get(id(tree.root)) or _Reduced(tree.root, tree.root, 0, Counter())
+        if reduced.applied == len(self._order):
+            return reduced
+        eligibilities = [tree.eligibility.get(name) for name in self._order[reduced.applied :]]
+        usable = [state for state in eligibilities if state is not None and not state.why]
+        root = reduced.root.changed([Change(state.path, gone=state.entry) for state in usable])
+        given = reduced.given + Counter([self._given[state.entry.name] for state in usable])
+        if len(self._reduced) >= MAX_REDUCED_ROOTS:
+            self._reduced.clear()
+        reduced = self._reduced[id(tree.root)] = _Reduced(tree.root, root, len(self._order), given)
+        return reduced
 
 
 def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:

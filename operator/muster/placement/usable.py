@@ -5,7 +5,7 @@ Tests: tests/unit/placement/test_space.py, tests/unit/queueing/test_starts.py.
 
 from collections.abc import Mapping, Sequence
 
-from muster.placement.candidates import candidate_nodes
+from muster.placement.candidates import GivenNodes, candidate_nodes
 from muster.placement.domain import Path
 from muster.placement.explain import indivisible
 from muster.placement.fleet_index import NodeEligibility
@@ -24,7 +24,7 @@ def usable_nodes(fleet: Fleet, request: Request) -> Mapping[Path, Sequence[NodeE
     names = [level.name for level in fleet.policy.topology.levels]
     depth = names.index(request.required) + 1 if request.required else 0
     tree = Tree.up_to_date(fleet, request.needs)
-    candidates = candidate_nodes(fleet, tree, tree.root, {}, request, depth)
+    candidates = candidate_nodes(fleet, tree, tree.root, GivenNodes({}, {}), request, depth)
     usable: dict[Path, list[NodeEligibility]] = {start.path: [] for start in candidates.starts}
     for name, node in tree.eligibility.items():
         domain = usable.get(node.path[:depth]) if node.suitable and name not in candidates.barred else None

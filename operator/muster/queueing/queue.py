@@ -319,7 +319,9 @@ class _Planner:
         if not free:
             return None
         viewer = job.request.viewer
-        waiting_for = Counter(visible_name(self._reserved[node], viewer) for node in free if node in self._reserved)
+        waiting_for = Counter[str]()
+        for name, count in Counter(filter(None, map(self._reserved.get, free))).items():
+            waiting_for[visible_name(name, viewer)] += count
         alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
