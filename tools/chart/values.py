@@ -18,12 +18,12 @@ UNSET = "muster.invalid/set-your-registry-in-the-overlay/"
 OWN = "muster.dev/"
 POD, CONTAINER = "spec.template.spec.", "spec.template.spec.containers.0."
 PLACING = {f"{POD}{name}": name for name in ("nodeSelector", "tolerations")}
-OF_OPERATOR = {"spec.replicas": "replicas", **{f"{POD}{name}": name for name in ("affinity", "priorityClassName")}}
+OPERATOR_PLACING = {**PLACING, **{f"{POD}{name}": name for name in ("affinity", "priorityClassName")}}
 RESOURCES = {f"{CONTAINER}resources": "resources"}
 # By kind and name: where the values are, and the fields that they set.
 SET_BY_VALUES = {
-    ("Deployment", "muster"): ("operator", {**OF_OPERATOR, **PLACING, **RESOURCES}),
-    ("Job", "muster-uninstall"): ("operator", PLACING),
+    ("Deployment", "muster"): ("operator", {"spec.replicas": "replicas", **OPERATOR_PLACING, **RESOURCES}),
+    ("Job", "muster-uninstall"): ("operator", OPERATOR_PLACING),
     ("Deployment", "muster-page"): ("page", {f"{POD}affinity": "affinity", **PLACING, **RESOURCES}),
     ("DaemonSet", "muster-agent"): ("agent", {**PLACING, **RESOURCES}),
     ("DaemonSet", "muster-check"): ("checkers", {**PLACING, **RESOURCES}),

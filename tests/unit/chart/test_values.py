@@ -38,6 +38,16 @@ def test_tolerations_of_own_taints_stay() -> None:
     assert pod["tolerations"] == [own, FromValues("operator.tolerations", [other])]
 
 
+def test_the_hook_is_placed_by_the_values_of_the_operator() -> None:
+    placing = {"affinity": {"nodeAffinity": {}}, "priorityClassName": "high", "nodeSelector": {"a": "b"}}
+    job = {"kind": "Job", "metadata": {"name": "muster-uninstall"}}
+    job["spec"] = {"template": {"spec": {"containers": [], **placing}}}
+    pod = with_values(job)["spec"]["template"]["spec"]
+    assert {name: pod[name] for name in placing} == {
+        name: FromValues(f"operator.{name}", default) for name, default in placing.items()
+    }
+
+
 def test_every_account_has_the_pull_secrets() -> None:
     account = with_values({"kind": "ServiceAccount", "metadata": {"name": "any"}})
     assert account["imagePullSecrets"] == FromValues("imagePullSecrets", None)

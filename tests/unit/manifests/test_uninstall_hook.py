@@ -72,10 +72,12 @@ def test_its_pod_is_as_restricted_as_the_operators(hook: list[dict[str, Any]], d
     assert pod["serviceAccountName"] == "muster-uninstall"
 
 
-def test_it_may_run_where_the_operator_may_and_on_marked_nodes(hook: list[dict[str, Any]], deployment: Any) -> None:
+def test_it_is_placed_as_the_operator_and_may_run_on_marked_nodes(hook: list[dict[str, Any]], deployment: Any) -> None:
+    pod, operator = job(hook)["template"]["spec"], deployment["spec"]["template"]["spec"]
+    for name in ("affinity", "priorityClassName"):
+        assert pod[name] == operator[name]
     marked = {"key": UNHEALTHY_TAINT, "operator": "Exists"}
-    tolerations = job(hook)["template"]["spec"]["tolerations"]
-    assert tolerations == [marked, *deployment["spec"]["template"]["spec"]["tolerations"]]
+    assert pod["tolerations"] == [marked, *operator["tolerations"]]
     # A dead node has this taint twice: one evicts, the other keeps new pods away and must not be tolerated.
     dead = "node.kubernetes.io/unreachable"
-    assert [it for it in tolerations if it.get("key", dead) == dead and it.get("effect") != "NoExecute"] == []
+    assert [it for it in pod["tolerations"] if it.get("key", dead) == dead and it.get("effect") != "NoExecute"] == []

@@ -10,7 +10,7 @@ import yaml
 from tests.integration.nightly.install.charts import IMAGES, VERSION, Helm, helm_of, release
 
 from chart.merge import in_order
-from chart.values import PLACING, UNSET
+from chart.values import UNSET
 from chart.variants import PROFILES, Document, Variant, definitions, documents, variants
 from muster import __version__
 from muster.health.sources import UNHEALTHY_TAINT
@@ -218,19 +218,24 @@ def test_images_can_be_pulled_by_tag_and_from_a_mirror_with_a_path(helm: Helm, p
     assert f'"value": "mirror.example.org:5000/m/launcher:{VERSION}@{digest}"' in text
 
 
-def test_the_hook_runs_where_the_operator_may_and_on_marked_nodes(helm: Helm, packages: dict[str, Path]) -> None:
-    own = {"key": "gpu", "operator": "Exists"}
-    chosen = [f"operator.nodeSelector={json.dumps({'arch': 'amd64'})}", f"operator.tolerations={json.dumps([own])}"]
-    texts = rendered(helm, packages["muster"], *(f"--set-json={value}" for value in chosen))
+def test_the_hook_is_placed_as_the_operator_and_on_marked_nodes(helm: Helm, packages: dict[str, Path]) -> None:
+    chosen: dict[str, Any] = {
+        "nodeSelector": {"arch": "amd64"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}, "podAntiAffinity": None},
+        "priorityClassName": "training-infrastructure",
+    }
+    texts = rendered(helm, packages["muster"], *(f"--set-json=operator.{it}={json.dumps(chosen[it])}" for it in chosen))
     placed = {
-        each["metadata"]["name"]: {name: each["spec"]["template"]["spec"].get(name) for name in PLACING.values()}
+        each["metadata"]["name"]: {name: each["spec"]["template"]["spec"].get(name) for name in chosen}
         for each in map(json.loads, texts)
         if each["kind"] in ("Deployment", "Job")
     }
+    operator = {**chosen, "affinity": {"nodeAffinity": chosen["affinity"]["nodeAffinity"]}}
     marked = {"key": UNHEALTHY_TAINT, "operator": "Exists"}
     assert placed == {
-        "muster": {"nodeSelector": {"arch": "amd64"}, "tolerations": [own]},
-        "muster-uninstall": {"nodeSelector": {"arch": "amd64"}, "tolerations": [marked, own]},
+        "muster": operator,
+        "muster-uninstall": {**operator, "tolerations": [marked, *chosen["tolerations"]]},
     }
 
 
