@@ -1,7 +1,7 @@
 """`python -m release --version 1.2.3`: make build/release anew, from which Muster is installed.
 
-It is written beside that folder and takes its place at the end: a failure leaves the old one. Equal commits give equal
-bytes where the downloads are the same.
+It is written beside that folder and takes its place at the end: a failure or a crash leaves the old one. Equal commits
+give equal bytes where the downloads are the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from chart.charts import write_charts
@@ -30,6 +29,7 @@ from release.checks import (
     require_version,
 )
 from release.images import NO_REGISTRY, SHIPPED, ReleasedImage, mirror_list, write_archive
+from release.output import replacing
 from release.packages import write_packages
 from release.pages import write_pages
 from release.rendering import write_manifests
@@ -52,16 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
         require_free_tag(ROOT, options.version, commit)
         if options.key is not None:
             require_usable(options.key)
-        OUTPUT.parent.mkdir(exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="release.", dir=OUTPUT.parent) as scratch:
-            folder = Path(scratch, "new")
-            folder.mkdir()
+        with replacing(OUTPUT) as folder:
             fill(folder, options.version, options.registry, notes, commit, with_sources=bool(options.sources))
             with Step("signatures"):
                 sign_folder(folder, options.key)
-            if OUTPUT.exists():
-                OUTPUT.rename(Path(scratch, "old"))
-            folder.rename(OUTPUT)
     except (*_FAILURES, OSError, subprocess.CalledProcessError) as error:
         print(f"make release: {error}", file=sys.stderr)
         return 1

@@ -133,11 +133,11 @@ def test_a_failure_leaves_the_release_of_before(
     monkeypatch.setattr(release, "sign_folder", lambda folder, key: None)
     assert release.main(["--version", __version__]) == 1
     assert "make release: the registry is down" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["release", "release.lock"]
     assert (output / "SHA256SUMS").read_text() == "before"
     monkeypatch.setattr(release, "fill", lambda folder, *_, **__: (folder / "SHA256SUMS").write_text("after"))
     assert release.main(["--version", __version__]) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["release"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["release", "release.lock"]
     assert (output / "SHA256SUMS").read_text() == "after"
     told = capsys.readouterr().out.splitlines()[-1]
     assert told == f'git tag --annotate v{__version__} --message "Muster {__version__}" c0ffee'
