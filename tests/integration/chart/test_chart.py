@@ -85,6 +85,17 @@ def test_the_schema_has_the_values_of_the_chart(made: dict[str, Files]) -> None:
                 assert (described["properties"].keys(), described["additionalProperties"]) == (part.keys(), False)
 
 
+def test_a_key_of_other_charts_names_the_values_that_there_are(made: dict[str, Files]) -> None:
+    files = made["muster"]
+    schema, values = json.loads(files["values.schema.json"]), yaml.safe_load(files["values.yaml"])
+    remedies = {key: set(text.split(" or ")) for key, (text,) in schema["dependencies"].items()}
+    assert remedies.keys() & values.keys() == set()
+    assert set().union(*remedies.values()) - _paths(values) == set()
+    # A key that several parts have: all of them are named.
+    for key, named in remedies.items():
+        assert named >= {path for path in _paths(values) if path.endswith(f".{key}")}, key
+
+
 def test_each_profile_is_refused_without_the_definition_that_it_adds(made: dict[str, Files]) -> None:
     (pairs,) = re.findall(r"\(dict (.*?)\)", made["muster"]["templates/checks.tpl"].decode())
     needed = dict(re.findall(r'"([\w-]+)" "(\w+)"', pairs))

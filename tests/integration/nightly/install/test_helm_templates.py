@@ -9,6 +9,7 @@ import pytest
 import yaml
 from tests.integration.nightly.install.charts import IMAGES, VERSION, Helm, helm_of, release
 
+from chart.kustomize import MANIFESTS
 from chart.merge import in_order
 from chart.values import UNSET
 from chart.variants import PROFILES, Document, Variant, definitions, documents, variants
@@ -199,6 +200,18 @@ def test_a_mistake_is_refused_with_its_remedy(helm: Helm, packages: dict[str, Pa
     done = helm("template", "muster", str(packages["muster"]), "--namespace=muster-system", *arguments)
     assert done.returncode != 0
     assert words in done.stderr
+
+
+def test_keys_of_other_charts_are_refused_with_those_of_this_one(helm: Helm, packages: dict[str, Path]) -> None:
+    remedies = json.loads((MANIFESTS / "chart/muster/values.schema.json").read_text())["dependencies"]
+    assert len(remedies) == 10
+    done = helm(
+        *("template", "muster", str(packages["muster"]), "--namespace=muster-system"),
+        *(f"--set={key}.any=1" for key in remedies),
+    )
+    assert done.returncode != 0
+    for key, (remedy,) in remedies.items():
+        assert f"at '': properties '{remedy}' required, if '{key}' exists" in done.stderr
 
 
 RESOURCES = {"cpu": "100m", "memory": 2**30, "ephemeral-storage": "1Gi", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": 1}
