@@ -151,9 +151,9 @@ PARTS = (
         "e2e-jobs",
         tests=_nightly(
             "e2e",
-            *("test_account.py", "test_apart.py", "test_ejecting.py", "test_jobs.py", "test_placement.py"),
-            *("test_holding.py", "test_leaving.py", "test_pods_as_they_come.py", "test_preempted.py"),
-            "test_trainer_hash.py",
+            *("test_account.py", "test_apart.py", "test_backfill.py", "test_ejecting.py", "test_holding.py"),
+            *("test_jobs.py", "test_leaving.py", "test_placement.py", "test_pods_as_they_come.py"),
+            *("test_preempted.py", "test_trainer_hash.py"),
         ),
         nodes=4,
     ),
