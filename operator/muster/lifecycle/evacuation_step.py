@@ -20,7 +20,7 @@ from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
 from muster.record import incidents
 from muster.record.attempts import PREEMPTED, SUSPENDED
-from muster.record.evacuation import for_reason, new_checkpoint
+from muster.record.evacuation import LEAVE_WITHDRAWN, for_reason, new_checkpoint
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
@@ -108,7 +108,7 @@ class EndEvacuation:
 
 @dataclass(frozen=True, slots=True)
 class FollowLateAnswer:
-    """Ranks follow a request that was withdrawn before they said so.
+    """Ranks follow a request that was withdrawn, and the record does not say so.
 
     Attributes:
         saves_until: until when a checkpoint of theirs is waited for.
@@ -202,8 +202,11 @@ def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | 
     if evacuation is None:
         return FollowLateAnswer(_saves_until(world, world.now, ()))
     is_saved = _is_saved(world, spec, evacuation)
-    is_over = (is_saved and not leavers.save_yet(world, spec)) or world.now >= evacuation.deadline
-    return StartAgain(is_saved) if is_over else NothingDue()
+    if (is_saved and not leavers.save_yet(world, spec)) or world.now >= evacuation.deadline:
+        return StartAgain(is_saved)
+    # A new leader does not know that it was withdrawn.
+    is_recorded = evacuation.reason == LEAVE_WITHDRAWN
+    return NothingDue() if is_recorded else FollowLateAnswer(_saves_until(world, world.now, ()))
 
 
 def _step_while_ranks_run(

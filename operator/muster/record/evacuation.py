@@ -76,7 +76,8 @@ def new_checkpoint(world: JobWorld, record: GangSpec, after_step: int | None) ->
 
 
 def with_late_answer(world: JobWorld, record: GangSpec, deadline: datetime) -> GangSpec:
-    """Return the record with the evacuation that ranks follow although it was withdrawn."""
+    """Return the record with the evacuation that ranks follow although it was withdrawn: the one under way, or a new
+    one, for which they are not asked again."""
     evacuating = with_evacuation_begun(world, record, LEAVE_WITHDRAWN, (), deadline)
     unasked = {"requests": record.requests, "evacuation_requests": record.evacuation_requests}
     return evacuating.model_copy(update=unasked)

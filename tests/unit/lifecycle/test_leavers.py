@@ -14,10 +14,17 @@ from muster.api.gang import Evacuation, FaultClass
 from muster.api.trainingjob import CheckpointSave, CheckpointStatus, TrainingJobStatus
 from muster.lifecycle import leavers
 from muster.lifecycle.directive import directive_for
-from muster.lifecycle.evacuation_step import EndEvacuation, NothingDue, StartAgain, next_step
+from muster.lifecycle.evacuation_step import (
+    EndEvacuation,
+    EvacuationStep,
+    FollowLateAnswer,
+    NothingDue,
+    StartAgain,
+    next_step,
+)
 from muster.lifecycle.situation import Ending, Failing, Leaving, Training, situation_of
 from muster.protocol.messages import LEAVE
-from muster.record.evacuation import with_evacuation_begun
+from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer
 from simulate.training import OnRequest, Script
 
 Jobs = Callable[..., OneJob]
@@ -382,13 +389,24 @@ def test_a_suspension_joins_an_evacuation_that_is_just_out_of_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "checkpoints", "expected"), [(100, SAVED, True), (100, [], None), (380, [], False)]
+    ("seconds", "checkpoints", "expected"),
+    [(100, SAVED, StartAgain(True)), (100, [], FollowLateAnswer(at(400))), (380, [], StartAgain(False))],
 )
-def test_who_follows_is_not_called_back(seconds: float, checkpoints: Any, expected: bool | None) -> None:
+def test_who_follows_is_not_called_back(seconds: float, checkpoints: Any, expected: EvacuationStep) -> None:
     view = running(1, step=7, checkpoints=checkpoints, request_answered=1)
     world = a_scene(cordoned=False, seconds=seconds).all(view).world()
     assert world.gang is not None
-    assert next_step(world, world.gang.spec) == (NothingDue() if expected is None else StartAgain(expected))
+    assert next_step(world, world.gang.spec) == expected
+
+
+def test_that_a_request_was_withdrawn_is_recorded_once() -> None:
+    world = a_scene(cordoned=False).all(running(1, step=7, request_answered=1)).world()
+    assert world.gang is not None
+    record = with_late_answer(world, world.gang.spec, at(400))
+    assert record == world.gang.spec.model_copy(
+        update={"evacuation": EVACUATION.model_copy(update={"reason": LEAVE_WITHDRAWN, "nodes": []})}
+    )
+    assert next_step(world, record) == NothingDue()
 
 
 def started(seconds: float, scene: Scene) -> Scene:

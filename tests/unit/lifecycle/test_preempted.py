@@ -8,7 +8,7 @@ from tests.unit.lifecycle.testbed import JOB, OneJob, steps
 
 from simulate.apiserver import Where
 from simulate.surroundings import NAMESPACE
-from simulate.training import OnRequest
+from simulate.training import OnRequest, Script
 
 Jobs = Callable[..., OneJob]
 PREEMPTIBLE: dict[str, Any] = {"queueing": {"preemptible": True}}
@@ -74,6 +74,20 @@ def test_it_trains_on_where_the_other_job_goes_in_time(training: Jobs) -> None:
     job.succeeds()
     assert job.levels == ["Start"]
     assert job.notes("EvacuationCancelled")
+
+
+def test_a_new_leader_knows_that_it_was_withdrawn(training: Jobs) -> None:
+    """The ranks save for longer than the job waits, and no replica leads at the deadline."""
+    script = Script(60, 1.0, 10_000, save_seconds=100, answers=OnRequest.ENDS_WELL)
+    job = training(script=script, checkpoint={"directory": "/ckpt/job", "saveTimeoutSeconds": 60}, **PREEMPTIBLE)
+    job.submit("other", 3, steps(20))
+    job.until(lambda: bool(job.trainers[job.uid].leaves))
+    job.server.delete(Where("trainingjobs", NAMESPACE, "other", ""), None)
+    job.until(lambda: job.status.reason == "LeaveWithdrawn", 20)
+    job.operator_dies(away=70)
+    job.until_go(2)
+    assert (job.record.reason, job.levels) == ("LeaveWithdrawn", ["Start", "R0"])
+    assert not job.notes("Preempted")
 
 
 @pytest.mark.parametrize("writes", range(1, 13))
