@@ -28,6 +28,11 @@ def completion_of(world: JobWorld, gang: Gang) -> CompletionRecord | None:
     return _success_record(world, gang.spec) or _failure_record(world, gang.spec)
 
 
+def is_about_to_fail(world: JobWorld, record: GangSpec) -> bool:
+    """Whether no restart is left, and evidence that takes seconds is all that the end is waiting for."""
+    return record.start is None and bool(budget_exhausted(world, record)) and not burnin.is_testing(world)
+
+
 def record_end(world: JobWorld, gang: Gang, end: CompletionRecord) -> Plan:
     """Return the plan that records the end of the job.
 

@@ -134,6 +134,9 @@ def situation_of(world: JobWorld) -> Situation:
     # What failed first may be reported some seconds later: only then is the blame for it final.
     if incidents_to_settle(world, gang.spec):
         return BlameDue(gang)
+    # A job that is about to fail leaves no nodes: it would take others before it ends.
+    if ending.is_about_to_fail(world, gang.spec):
+        return Starting(gang)
     # What is planned comes before a start: ranks that would have to stop at once do not start.
     step = evacuation_step.next_step(world, gang.spec)
     if not isinstance(step, NothingDue):

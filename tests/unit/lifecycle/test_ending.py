@@ -1,4 +1,4 @@
-"""What a job that has Succeeded says of its end where that looks wrong."""
+"""The end of a job: what one that has Succeeded says where that looks wrong, and what is done before and after it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, an_incident, at, running, succeeded
 from tests.unit.status.test_warnings import reasons, started_with
 
+from muster.api.gang import Corruption
 from muster.api.trainingjob import CompletionRecord, CompletionResult, TrainingJob
 from muster.lifecycle.ending import EXIT_GRACE_SECONDS, clean_up
 from muster.lifecycle.plan import DeletePod, Plan
+from muster.lifecycle.situation import Leaving, Starting, situation_of
 from muster.lifecycle.step import decide
 
 RAISED = 'Traceback (most recent call last):\n  File "t.py", line 7, in <module>\n    main()\nRuntimeError: no\n'
@@ -139,6 +141,15 @@ def test_a_failure_of_no_known_worker_names_none_at_the_end() -> None:
     assert plan.status is not None
     assert plan.status.completion is not None
     assert plan.status.completion.message.endswith(" is the budget. Last: attempt 1: no step finished for 21 s.")
+
+
+@pytest.mark.parametrize("are_wrong", [False, True], ids=["failed", "wrong-results"])
+def test_before_its_end_a_job_leaves_nodes_only_while_they_are_tested(are_wrong: bool) -> None:
+    """A test may take an hour."""
+    found = Corruption(attempt=1, time=at(99), reason="ReplayMismatch", found_at=5, suspect_beyond_step=0)
+    scene = Scene(a_job(suspend=True, recovery={"applicationRestartsPerDay": 0})).fleet().but(leader_age_seconds=1.0)
+    scene.gang(2, go=False, incidents=[an_incident(time=at(99))], corruption=found if are_wrong else None).pods()
+    assert isinstance(situation_of(scene.world()), Leaving if are_wrong else Starting)
 
 
 END = CompletionRecord(result=CompletionResult.SUCCEEDED, reason="Completed", attempt=1, time=at(100))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.testbed import JOB, OneJob, steps
 
+from muster.api.trainingjob import CompletionResult
 from simulate.apiserver import Where
 from simulate.surroundings import NAMESPACE
 from simulate.training import OnRequest, Script
@@ -189,6 +190,20 @@ def test_a_second_job_that_waits_for_its_nodes_has_them_when_the_first_goes_away
     job.run(5)
     assert job.record.evacuation == evacuation
     job.until(lambda: job.attempt_of(second) == 1, 80)
+
+
+@pytest.mark.parametrize("is_suspended", [False, True], ids=["preempted", "suspended"])
+def test_one_that_is_about_to_fail_does_not_wait_for_nodes_again(training: Jobs, is_suspended: bool) -> None:
+    job = training(recovery={"applicationRestartsPerDay": 0}, **PREEMPTIBLE)
+    job.rank(1).kill()
+    job.until_attempt(2)
+    other = job.submit("other", 3, steps(20))
+    if is_suspended:
+        job.edit(JOB, {"suspend": True})
+    end = job.ends(15)
+    assert (end.result, end.reason) == (CompletionResult.FAILED, "ApplicationRestartsExhausted")
+    assert job.levels == ["Start", "R0"]
+    job.until(lambda: job.attempt_of(other) == 1, 60)
 
 
 def test_it_gives_way_once_it_is_made_preemptible(training: Jobs) -> None:
