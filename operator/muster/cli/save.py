@@ -88,6 +88,8 @@ async def save(session: Session, job: TrainingJob, *, waits: bool, report: Calla
     request = rfc3339(session.now())
     await patch_spec(session, job, {"checkpoint": {"saveRequest": request}})
     asked = RequestedSave(name=job.metadata.name, namespace=session.namespace, request=request)
+    if job.status.state == "Saving":
+        report("the job saves to leave nodes: that save serves the request, or the program is asked after it")
     if not waits:
         return asked
     seconds = job.spec.checkpoint.save_timeout_seconds
@@ -171,5 +173,5 @@ async def _recorded(session: Session, job: TrainingJob, request: str) -> SaveReq
 
 def render(console: Console, it: RequestedSave) -> None:
     """Print the step that was saved, or that it was asked for."""
-    text = f"is asked to save ({it.request})" if it.step is None else f"has saved step {it.step}, and goes on"
+    text = f"is asked to save ({it.request})" if it.step is None else f"has saved step {it.step}"
     console.print(Text(show.printable(f"{it.namespace}/{it.name} {text}"), style="bold"))

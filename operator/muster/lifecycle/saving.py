@@ -1,6 +1,8 @@
 """A user's request that the ranks save and go on, from the job's spec to its end. Pure.
 
-One request stands at a time, and the next one waits until it is over. What came of it is never held against the job.
+One request stands at a time, and the next one waits until it is over. One that comes while the ranks are asked to
+leave waits, too: their save before they leave serves it, or they are asked after that (`once_saved`). What came of it
+is never held against the job.
 """
 
 from datetime import timedelta
@@ -10,7 +12,7 @@ from muster.checkpoints import resume
 from muster.lifecycle import leavers
 from muster.lifecycle.commit import commit
 from muster.lifecycle.plan import Plan
-from muster.record.save_request import SAVE_REQUESTED, new_step, with_save_asked, with_save_over
+from muster.record.save_request import SAVE_REQUESTED, new_step, unasked_name, with_save_asked, with_save_over
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
 
@@ -18,21 +20,20 @@ from muster.world.job import JobWorld
 def plan(world: JobWorld, record: GangSpec) -> Plan | None:
     """Return the plan by which the request to save goes on; None: nothing is due."""
     request = record.save_request
-    if request is None or request.over:
-        return _plan_to_ask(world, record)
-    return _plan_of_request(world, record, request)
-
-
-def _plan_to_ask(world: JobWorld, record: GangSpec) -> Plan | None:
-    name, last_request = world.job.spec.checkpoint.save_request, record.save_request
-    if name is None or (last_request is not None and last_request.name == name):
-        return None
-    if resume.saves_unseen(world.job) or not leavers.are_heard(world, record):
+    if request is not None and not request.over:
+        return _plan_of_request(world, record, request)
+    name = unasked_name(world, record)
+    if name is None or resume.saves_unseen(world.job) or not _can_ask(world, record):
         return None
     seconds = world.job.spec.checkpoint.save_timeout_seconds
     asked = with_save_asked(world, record, name, world.now, world.now + timedelta(seconds=seconds))
     note = f"The program is asked to save ({name}). A new complete checkpoint is waited for, at most {seconds} s."
     return commit(world, asked, Announcement(SAVE_REQUESTED, note))
+
+
+def _can_ask(world: JobWorld, record: GangSpec) -> bool:
+    """Whether the ranks can be asked now: while they are asked to leave they are asked for nothing else."""
+    return record.evacuation is None and leavers.are_heard(world, record)
 
 
 def _plan_of_request(world: JobWorld, record: GangSpec, request: SaveRequest) -> Plan | None:
@@ -42,7 +43,7 @@ def _plan_of_request(world: JobWorld, record: GangSpec, request: SaveRequest) ->
         return commit(world, with_save_over(record, request, step), event)
     if world.now >= request.deadline:
         return commit(world, with_save_over(record, request, None))  # the status says so
-    if request.attempt == record.attempt or not leavers.are_heard(world, record):
+    if request.attempt == record.attempt or not _can_ask(world, record):
         return None
     # Ranks that were started since have not been asked.
     return commit(world, with_save_asked(world, record, request.name, request.since, request.deadline))

@@ -47,9 +47,28 @@ def new_step(world: JobWorld, record: GangSpec, request: SaveRequest) -> int | N
     return checkpoint.step if checkpoint is not None else None
 
 
+def unasked_name(world: JobWorld, record: GangSpec) -> str | None:
+    """Return the name of the request that the ranks are asked for next; None: there is none, or one still stands."""
+    name, last = world.job.spec.checkpoint.save_request, record.save_request
+    return None if last is not None and (last.name == name or not last.over) else name
+
+
 def once_saved(world: JobWorld, record: GangSpec) -> SaveRequest | None:
-    """Return the request to save as an attempt leaves it: over, if what it waits for is there."""
-    request = record.save_request
+    """Return the request to save as an attempt leaves it: over, if what it waits for is there.
+
+    Ranks that are asked to leave are not asked for a request that comes meanwhile: their save before they leave is for
+    both.
+    """
+    request, name, evacuation = record.save_request, unasked_name(world, record), record.evacuation
+    if name is not None and evacuation is not None and record.evacuation_requests:
+        request = SaveRequest(
+            name=name,
+            attempt=record.attempt,
+            number=record.evacuation_requests[-1],
+            since=evacuation.since,
+            deadline=evacuation.deadline,
+            after_step=evacuation.after_step,
+        )
     if request is None or request.over or (step := new_step(world, record, request)) is None:
-        return request
+        return record.save_request
     return with_save_over(record, request, step).save_request

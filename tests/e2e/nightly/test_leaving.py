@@ -87,7 +87,7 @@ def test_a_user_has_a_job_save_and_then_leave_a_node(bed: Bed, submit: Submit) -
     result = bed.muster("save", "-n", job.namespace, job.name)
     assert result.returncode == 0, result.stderr
     saved = job.newest_checkpoint()
-    assert f"has saved step {saved}, and goes on" in result.stdout
+    assert f"has saved step {saved}" in result.stdout
     job.wait_step(saved + 1)
     assert job.current().attempt == 1
     node = victim_node(job)

@@ -63,7 +63,7 @@ def test_it_asks_waits_and_says_what_was_saved(api: Any, command: Run, monkeypat
         f"request {request}: waiting for a new complete checkpoint, at most 2 s",
         "Running (Training)",
     ]
-    assert result.stdout == "team-a/llama has saved step 1234, and goes on\n"
+    assert result.stdout == "team-a/llama has saved step 1234\n"
 
 
 def test_it_need_not_wait(api: Any, command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,17 @@ def test_it_need_not_wait(api: Any, command: Run, monkeypatch: pytest.MonkeyPatc
     request = api.written[0][2]["spec"]["checkpoint"]["saveRequest"]
     assert result.stdout == f"team-a/llama is asked to save ({request})\n"
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--no-wait",)], ids=["waits", "no-wait"])
+def test_of_a_job_that_leaves_nodes_it_says_what_serves_the_request(
+    api: Any, command: Run, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    put(api, state="Saving", reason="Suspended")
+    becomes(api, monkeypatch, over=True, savedStep=1234)
+    result = command("save", "llama", *options)
+    assert (result.exit_code, "has saved step 1234" in result.stdout) == (0, not options)
+    assert result.stderr.startswith("the job saves to leave nodes: that save serves the request, or the program is ")
 
 
 @pytest.mark.parametrize(

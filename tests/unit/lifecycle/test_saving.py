@@ -16,8 +16,9 @@ from muster.lifecycle.plan import CommitGang
 from muster.lifecycle.situation import Ending, Failing, situation_of
 from muster.lifecycle.step import decide
 from muster.protocol.messages import LEAVE, SAVE, Directive
+from muster.record.attempts import without_nodes
 from muster.record.evacuation import with_evacuation_begun, without_evacuation
-from simulate.training import OnRequest
+from simulate.training import OnRequest, Script
 
 Jobs = Callable[..., OneJob]
 SELDOM = 1000
@@ -29,6 +30,10 @@ def trains(training: Jobs, answer: OnRequest | None = OnRequest.ENDS_WELL, total
 
 def saves(job: OneJob, name: str = "first") -> None:
     job.edit(JOB, {"checkpoint": {"saveRequest": name}})
+
+
+def saving_within(seconds: int) -> dict[str, Any]:
+    return {"checkpoint": {"directory": f"/ckpt/{JOB}", "saveTimeoutSeconds": seconds}}
 
 
 def is_over(job: OneJob, name: str = "first") -> bool:
@@ -129,14 +134,30 @@ def test_one_save_serves_a_leave_and_a_request_to_save(training: Jobs, first: bo
     for act in acts if first else acts[::-1]:
         act()
     job.until(lambda: job.status.state == "Suspended" and not job.pods, 60)
-    assert len(job.trainers[job.uid].leaves) == 1
-    job.edit(JOB, {"suspend": False})
-    job.succeeds()
+    ((_, step),) = job.trainers[job.uid].leaves
     assert is_over(job)
     request = job.record.save_request
     assert request is not None
-    assert request.saved_step is not None
-    assert job.trainers[job.uid].made == 40
+    assert request.saved_step == step
+    assert len(job.notes("SaveRequested")) == first, "it is not said to be asked for what it is not asked for"
+    job.edit(JOB, {"suspend": False})
+    job.succeeds()
+    assert (job.trainers[job.uid].made, job.trainers[job.uid].asked_saves) == (40, [])
+
+
+def test_a_leave_without_a_save_leaves_the_request_to_the_next_attempt(training: Jobs) -> None:
+    """The time to save is too short for a save, and longer in the next attempt."""
+    job = training(script=Script(60, 1.0, SELDOM, save_seconds=20, answers=OnRequest.ENDS_WELL), **saving_within(10))
+    job.edit(JOB, {"suspend": True})
+    job.until(lambda: job.record.evacuation is not None)
+    saves(job)
+    job.until(lambda: job.status.state == "Suspended", 30)
+    assert job.record.save_request is None
+    job.edit(JOB, {"suspend": False, **saving_within(60)})
+    job.until(lambda: is_over(job), 90)
+    request = job.record.save_request
+    assert request is not None
+    assert job.trainers[job.uid].asked_saves == [(job.attempt, request.saved_step)]
 
 
 def test_an_end_after_a_save_is_a_success(training: Jobs) -> None:
@@ -190,6 +211,33 @@ def test_to_leave_comes_first_and_then_the_save_again() -> None:
     assert (directive(scene).request, directive(scene).request_kind) == (2, LEAVE)
     scene.record = without_evacuation(leaving)
     assert (directive(scene).request, directive(scene).request_kind) == (1, SAVE)
+
+
+@pytest.mark.parametrize("last", [None, a_request(attempt=3)], ids=["first", "again"])
+def test_who_is_to_leave_is_asked_for_no_save(last: SaveRequest | None) -> None:
+    leaving = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(80), deadline=at(380), after_step=6)
+    scene = a_scene(last, evacuation_requests=[1], evacuation=leaving).node("n1", unschedulable=True)
+    assert committed(scene.all(running(1, step=7))) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "newest", "expected"),
+    [
+        (None, 7, a_request(over=True, saved_step=7)),
+        (None, 6, None),
+        (a_request(name="before", over=True), 7, a_request(over=True, saved_step=7)),
+        (a_request(name="before", after_step=9), 7, a_request(name="before", after_step=9)),
+    ],
+    ids=["saved", "not-saved", "another-is-over", "another-stands"],
+)
+def test_the_save_of_a_leave_serves_a_request_that_came_meanwhile(
+    last: SaveRequest | None, newest: int, expected: SaveRequest | None
+) -> None:
+    leaving = Evacuation(reason="Suspended", since=at(80), deadline=at(380), after_step=6)
+    scene = a_scene(last, evacuation_requests=[1], evacuation=leaving)
+    world = scene.all(running(1, step=7, checkpoints=[(newest, f"/checkpoints/{newest}")])).world()
+    assert world.gang is not None
+    assert without_nodes(world, world.gang.spec).save_request == expected
 
 
 def test_a_late_answer_is_to_the_number_of_the_leave() -> None:
