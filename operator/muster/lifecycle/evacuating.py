@@ -14,6 +14,7 @@ from muster.lifecycle.evacuation_step import (
     EndEvacuation,
     EvacuationStep,
     FollowLateAnswer,
+    GiveUpEvacuation,
     MoveMembers,
     ReleaseNodes,
     StartAgain,
@@ -34,6 +35,8 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
         case CancelEvacuation():
             event = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
             return commit(world, without_evacuation(spec), event)
+        case GiveUpEvacuation():
+            return commit(world, without_evacuation(spec))  # the status says that there is no place
         case ReleaseNodes(reason):
             note = f"{_reason_text(world, reason, {})}; it had not started, and waits for nodes in the queue"
             events = (Announcement("Preempted", note),) if reason == PREEMPTED else ()

@@ -39,13 +39,18 @@ REMOVED_SECONDS = 15.0
 # A job that learns late, or too late, that its nodes have to be empty waits no longer than this for a checkpoint.
 LATE_SAVE_SECONDS = 300.0
 # Other reasons join an evacuation until so long after its deadline: a job whose spec.suspend changes at that moment
-# gains no further time. Later it has had no place to go to, and the ranks are asked again.
+# gains no further time. Later the ranks are asked again.
 JOINS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class CancelEvacuation:
     """The evacuation is not needed any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpEvacuation:
+    """The ranks have saved, or had their time to, and no node to go to is free: for one that is, they save anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,14 @@ class StartAgain:
 
 
 EvacuationStep = (
-    CancelEvacuation | ReleaseNodes | MoveMembers | BeginEvacuation | EndEvacuation | FollowLateAnswer | StartAgain
+    CancelEvacuation
+    | GiveUpEvacuation
+    | ReleaseNodes
+    | MoveMembers
+    | BeginEvacuation
+    | EndEvacuation
+    | FollowLateAnswer
+    | StartAgain
 )
 
 
@@ -162,9 +174,11 @@ def next_step(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue:
         if not last:
             return _step_where_not_needed(world, spec)
         return _step_while_ranks_run(world, spec, leaving, _stop_reason(world, leaving))
-    if not movable:  # an evacuation that has begun goes on when a node becomes free
+    if not movable:  # an evacuation that has begun goes on when a node becomes free in time
         if leavers.follow(world, spec):  # its ranks do not
             return _step_where_not_needed(world, spec)
+        if _is_over_without_place(world, spec):
+            return GiveUpEvacuation()
         return NothingDue({name: _reason_of(world, name) for name in why})
     # The reason is that of all nodes to leave: neither it nor the deadline changes with the places that others take.
     leaving = {name: why[name] for name in why if name in movable}
@@ -207,6 +221,15 @@ def _step_where_not_needed(world: JobWorld, spec: GangSpec) -> EvacuationStep | 
     # A new leader does not know that it was withdrawn.
     is_recorded = evacuation.reason == LEAVE_WITHDRAWN
     return NothingDue() if is_recorded else FollowLateAnswer(_saves_until(world, world.now, ()))
+
+
+def _is_over_without_place(world: JobWorld, spec: GangSpec) -> bool:
+    """Whether an evacuation that found no place would end now if it had one: what is trained from now on is not saved
+    by what it has waited for."""
+    evacuation = spec.evacuation
+    if evacuation is None or not leavers.are_heard(world, spec):
+        return False
+    return _is_saved(world, spec, evacuation) or world.now >= evacuation.deadline
 
 
 def _step_while_ranks_run(

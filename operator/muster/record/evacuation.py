@@ -26,7 +26,7 @@ def with_evacuation_begun(
     """Return the record with a planned evacuation begun; the attempt goes on until a new checkpoint, or the deadline.
 
     The ranks are asked once: an evacuation for another reason, or of other nodes, joins the one that is under way, with
-    the earlier deadline of the two. One whose deadline has passed is over: it only waits for a place to go to.
+    the earlier deadline of the two. One whose deadline has passed is over.
 
     Args:
         world: the state of the job.

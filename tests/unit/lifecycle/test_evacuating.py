@@ -15,12 +15,13 @@ from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.lifecycle import placing
 from muster.lifecycle.evacuation_step import BeginEvacuation, EndEvacuation, next_step
-from muster.lifecycle.plan import Plan
+from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide, with_status
 from muster.record import evacuation
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
+from muster.world.views import FRESH_SECONDS
 
 MAINTENANCE = Exclusion(
     "MaintenanceAhead", "", Evacuate.AFTER_CHECKPOINT, waiting_text="kept free", cause=ExclusionCause.MAINTENANCE
@@ -182,7 +183,7 @@ def test_an_evacuation_without_a_place_is_solved_once_for_each_decision(
 
     monkeypatch.setattr(placing, "are_replaceable", counted)
     begun = Evacuation(reason="NodeMaintenance", nodes=["n1"], since=at(0), deadline=at(300))
-    scene = Scene(a_job(), seconds=400.0).fleet(3).gang(evacuation=begun if has_begun else None)
+    scene = Scene(a_job(), seconds=200.0).fleet(3).gang(evacuation=begun if has_begun else None)
     world = scene.pods().all(running(1, step=7)).world()
     world.fleet.exclude("n1", MAINTENANCE if has_begun else replace(MAINTENANCE, gone_by=at(500)))
     plan = decide(world, SETTINGS)
@@ -192,6 +193,25 @@ def test_an_evacuation_without_a_place_is_solved_once_for_each_decision(
     else:
         assert [each.reason for each in plan.announcements] == ["EvacuationPlanned"]
     assert asked == [{1}]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "newest", "leader_age", "is_over"),
+    [(200, 6, 60.0, False), (200, 7, 60.0, True), (300, 6, 60.0, True), (300, 7, 1.0, False)],
+    ids=["waits", "saved", "out-of-time", "unheard"],
+)
+def test_an_evacuation_without_a_place_ends(seconds: float, newest: int, leader_age: float, is_over: bool) -> None:
+    """Silently: the status says from the start that there is no place."""
+    begun = Evacuation(reason="NodeMaintenance", nodes=["n1"], since=at(0), deadline=at(300), after_step=6)
+    scene = Scene(a_job(), seconds=seconds).fleet(3).gang(evacuation=begun).pods().but(leader_age_seconds=leader_age)
+    scene.all(running(1, step=7, checkpoints=[(newest, f"/checkpoints/{newest}")]))
+    if leader_age < FRESH_SECONDS:
+        scene.launchers.popitem()
+    world = scene.world()
+    world.fleet.exclude("n1", MAINTENANCE)
+    plan = decide(world, SETTINGS)
+    records = [action.spec.evacuation for action in plan.actions if isinstance(action, CommitGang)]
+    assert (records, list(plan.announcements)) == ([None], []) if is_over else not records
 
 
 @pytest.mark.parametrize(("gone_by", "seconds"), [(400, 340), (-10, 300)])

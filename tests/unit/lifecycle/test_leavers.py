@@ -28,6 +28,7 @@ from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, wit
 from simulate.training import OnRequest, Script
 
 Jobs = Callable[..., OneJob]
+SUSPEND = {"suspend": True}
 SELDOM = 1000  # steps between the saves that the program makes of itself
 WAYS = (OnRequest.ENDS_WELL, OnRequest.ENDS_BADLY, OnRequest.WAITS)
 
@@ -377,6 +378,23 @@ def test_who_fails_does_not_start_where_maintenance_is_about_to_begin(training: 
     job.until(lambda: job.record.evacuation is not None)
     job.rank(0).exit(1)
     job.until(lambda: job.nodes == ["n0", ""], 60)
+
+
+@pytest.mark.parametrize("step", [55, 145], ids=["in time", "out of time"])
+@pytest.mark.parametrize("leaves", [lambda job: job.cordon("n2", on=False), lambda job: job.edit("job", SUSPEND)])
+def test_who_had_no_place_to_go_to_leaves_after_a_new_save(
+    training: Jobs, step: int, leaves: Callable[[OneJob], None]
+) -> None:
+    """It saves every 30 steps, and has trained on since the save that the evacuation waited for."""
+    job = training(script=steps(900, every=30), checkpoint={"directory": "/ckpt", "saveTimeoutSeconds": 100})
+    job.cordon("n1")
+    job.until(lambda: job.record.evacuation is not None)
+    job.cordon("n2")
+    job.until_step(step)
+    assert job.status.reason == "NoNodeToMoveTo"
+    leaves(job)
+    job.until_attempt(2, 30)
+    assert job.trainers[job.uid].made - job.saved <= 5
 
 
 def test_a_suspension_joins_an_evacuation_that_is_just_out_of_time() -> None:

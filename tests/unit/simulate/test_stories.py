@@ -44,7 +44,7 @@ SHOWN_BY = {
     "given-up": "simulate/test_checks.py::test_a_rank_starts_on_another_node_than_one_for_which_sigkill_waits",
     "held-for-ever": "lifecycle/test_holding.py::test_it_lasts_by_a_clock_that_can_be_right",
     "leave-for-ever": "lifecycle/test_scenarios.py::test_or_for_the_deadline",
-    "leave-unsaid": "status/test_job_status.py::test_an_evacuation_without_a_place_says_so_and_no_past_deadline",
+    "leave-unsaid": "status/test_job_status.py::test_an_evacuation_without_a_place_says_so_and_no_deadline",
     "listed-wins": "checkpoints/test_resume.py::test_what_is_gone_for_everybody_was_removed_by_somebody",
     "marker-is-enough": (
         "checkpoints/test_resume.py::test_what_all_judges_find_torn_is_gone_though_others_see_its_marker"

@@ -374,13 +374,13 @@ def test_what_is_doubtful_about_the_checkpoints_is_said() -> None:
     assert doubt in next(condition.message for condition in now.conditions if condition.type == "Running")
 
 
-def test_an_evacuation_without_a_place_says_so_and_no_past_deadline() -> None:
-    def leaving(nodes: int, seconds: float) -> Plan:
-        leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300))
-        scene = Scene(a_job(), seconds).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
+def test_an_evacuation_without_a_place_says_so_and_no_deadline() -> None:
+    def leaving(nodes: int) -> Plan:
+        leave = Evacuation(reason="NodeCordoned", nodes=["n1"], since=at(0), deadline=at(300), after_step=6)
+        scene = Scene(a_job(), 200.0).fleet(nodes).node("n1", unschedulable=True).gang(evacuation=leave).pods()
         return decide(scene.all(running(1, step=7)).world(), SETTINGS)
 
-    plan, free = leaving(3, seconds=400.0), leaving(4, seconds=200.0).status
+    plan, free = leaving(3), leaving(4).status
     assert plan.status is not None
     assert free is not None
     stuck = plan.status
