@@ -115,7 +115,7 @@ class Muster:
         estimates, now = self.estimates, at(cluster.now)
 
         def end_of(holder: str) -> JobEnd:
-            if holder in preemption.jobs or holder not in cluster.running:
+            if holder not in cluster.running:
                 return JobEnd(now, None, "")
             seconds = estimates.remaining_seconds(cluster.running[holder], cluster.now)
             return JobEnd(now + timedelta(seconds=seconds), None, "")
@@ -126,7 +126,7 @@ class Muster:
         first = list(waiting[:MAX_ESTIMATED])
         turns = dict(filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, to={}))))
         answers = [(job, turns[job.job_uid].answer) for job in order(first)]
-        steps = start_times(cluster.fleet, answers, Ends(end_of, of_waiting), now)
+        steps = start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now)
         while True:
             try:
                 next(steps)

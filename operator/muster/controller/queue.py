@@ -140,9 +140,10 @@ class Queue:
             if was is None:
                 self._stale.set()  # other jobs may have its nodes now
 
-    def may_give_way(self, key: Key) -> bool:
-        """Whether the job may have to give its nodes to another one."""
-        return key in self._preemptible
+    def preemption(self) -> Preemption:
+        """The jobs that hold nodes and may have to give way."""
+        nodes_of = self._cluster.fleet.nodes_of
+        return Preemption({uid: job for uid, job in self._preemptible.values() if nodes_of(uid)})
 
     def preempted_by(self, job_uid: str) -> tuple[str, ...] | None:
         """The names of the jobs that a preemptible job gives its nodes to; None: there is no plan yet."""
@@ -285,7 +286,7 @@ class Queue:
         charged = self._charges.charged(self._clock())
         quotas = self._cluster.quotas_of
         fleet = self._cluster.fleet
-        preemption = Preemption({uid: job for uid, job in self._preemptible.values() if fleet.nodes_of(uid)})
+        preemption = self.preemption()
         starts = self._start_seconds()
         steps = plan_steps(fleet, asked.values(), limits, held, reserved, quotas, charged, closed, preemption, starts)
         began_at, slices = self._clock(), Slices(self._clock)

@@ -69,7 +69,8 @@ class StartTimes:
             self._read_at = self._clock()
         now = self._cluster.server_now(self._wall_clock())
         ends = Ends(lambda holder: self._end_of(holder, now), lambda uid: self._remaining_of(uid, now))
-        estimates = await in_slices(start_times(self._cluster.fleet, first, ends, now), self._clock)
+        steps = start_times(self._cluster.fleet, first, ends, self._queue.preemption(), now)
+        estimates = await in_slices(steps, self._clock)
         self._queue.estimates = estimates
         for uid, estimate in estimates.items():
             job = self._cluster.job_by_uid(uid)
@@ -79,8 +80,6 @@ class StartTimes:
     def _end_of(self, holder: str, now: datetime) -> JobEnd:
         job = self._cluster.job_by_uid(holder)
         if isinstance(job, TrainingJob):
-            if self._queue.may_give_way((job.metadata.namespace, job.metadata.name)):
-                return JobEnd(now, None, "")  # a waiting job may have its nodes at once
             return end_of(job, self._queue.earlier.get(job.metadata.namespace, ()), now)
         # A job that is gone holds nodes until its pods have ended. Of one that cannot be read, or a pod, nothing says.
         return _NOT_KNOWN if job is not None or holder.startswith("pod/") else JobEnd(now, None, "")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.queueing.waiting import WaitingJob
+from muster.world.queuedecision import NotPlaced
 
 Place = tuple[int, datetime, str]
 """A place in the queue among jobs that are neither preemptible nor replacements; who comes first has the least."""
@@ -20,6 +21,19 @@ WAITING_FOR_PREEMPTION = "WaitingForPreemption"
 """The reason of a waiting job that starts once other jobs have given way to it."""
 MAX_SPARED = 8
 """Of so many jobs that would give way it is tried whether the others are enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingForPreemption(NotPlaced):
+    """The answer that a job starts once other jobs have given way to it.
+
+    Attributes:
+        nodes: those that it then has.
+        giving: the uids of the jobs that leave all of their nodes.
+    """
+
+    nodes: tuple[str, ...] = ()
+    giving: frozenset[str] = frozenset()
 
 
 def place_of(job: WaitingJob) -> Place:

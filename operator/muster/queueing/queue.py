@@ -27,7 +27,7 @@ from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
-from muster.queueing.preemption import MAX_SPARED, WAITING_FOR_PREEMPTION, Preemption
+from muster.queueing.preemption import MAX_SPARED, WAITING_FOR_PREEMPTION, Preemption, WaitingForPreemption
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -295,14 +295,14 @@ class _Planner:
         self._promise(job, chosen)
         self._note_reserved(job, chosen)
         holders = self._preemption.jobs
-        asked = {uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes}
+        asked = frozenset(uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes)
         self._preemption.preempt(asked, job.name)
         names = Counter(visible_name(holders[uid].name, job.request.viewer) for uid in giving)
         message = (
             f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {jobs_text(names)} "
             f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
         )
-        return NotPlaced(WAITING_FOR_PREEMPTION, message, answer.shortfall)
+        return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
 
     def _solve_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | None:
         """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""

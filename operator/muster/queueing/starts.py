@@ -1,9 +1,10 @@
 """When the first jobs of the queue start, as far as it is known when the jobs on their nodes end. Pure.
 
 The queue is walked in its order. Each job gets the domain in which enough nodes become free first, and keeps what
-becomes free there before that, as its reservation does. Its nodes are then taken until it ends. This is simpler than
-the plan: it knows no fragmentation, and no failure. What is not known is said, with the name of the job that would have
-to be known.
+becomes free there before that, as its reservation does. Its nodes are then taken until it ends. Jobs that give way to
+it count as gone, for it alone; what such a job leaves beside is free for the jobs behind. This is simpler than the
+plan: it knows no fragmentation, and no failure. What is not known is said, with the name of the job that would have to
+be known.
 """
 
 import math
@@ -12,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from functools import cache
 
 from muster.placement.domain import Path
 from muster.placement.fleet_index import PART, NodeEligibility
@@ -22,7 +24,7 @@ from muster.placement.space import Space
 from muster.placement.usable import usable_nodes
 from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
-from muster.queueing.preemption import WAITING_FOR_PREEMPTION
+from muster.queueing.preemption import Preemption, WaitingForPreemption
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
@@ -33,12 +35,14 @@ MAX_ESTIMATED = 16
 _FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", BEHIND_IN_QUEUE})
 _APART = "too few nodes that it could use are side by side"
 _REMEDY = "set spec.queueing.expectedDurationSeconds there"
+_GIVE_WAY = "other jobs give way after a save"
 
 
 class _Event(Enum):
     """What has to happen before a node is free."""
 
     NOTHING = auto()
+    HOLDERS_GIVE_WAY = auto()
     HOLDER_ENDS = auto()
     OTHER_PODS_END = auto()
     WAITING_JOB_STARTS = auto()
@@ -67,6 +71,7 @@ def _order(freed: _Freed) -> tuple[float, int]:
 
 _ByTime = Sequence[tuple[_Freed, Sequence[NodeEligibility]]]
 _FREE = _Freed(0.0)
+_GIVEN = _Freed(0.0, _Event.HOLDERS_GIVE_WAY)
 _FULL = _Freed(math.inf, _Event.OTHER_PODS_END)
 
 
@@ -106,17 +111,22 @@ class Ends:
 
 
 def start_times(
-    fleet: Fleet, queue: Sequence[tuple[WaitingJob, Placed | NotPlaced]], ends: Ends, now: datetime
+    fleet: Fleet,
+    queue: Sequence[tuple[WaitingJob, Placed | NotPlaced]],
+    ends: Ends,
+    preemption: Preemption,
+    now: datetime,
 ) -> Generator[None, None, dict[str, StartEstimate]]:
     """Work out when the first jobs of the queue start, with a pause after each few milliseconds; returned by job uid.
 
     Args:
         fleet: the fleet, kept up to date.
         queue: the waiting jobs in the order of the queue, with the plan's answers.
-        ends: when jobs end.
+        ends: when jobs end, unless they give way.
+        preemption: the jobs that may have to give way.
         now: by the API server's clock.
     """
-    walk = _Walk(fleet, ends, now)
+    walk = _Walk(fleet, ends, preemption, now)
     estimates = {}
     for job, answer in queue[:MAX_ESTIMATED]:
         if isinstance(answer, Placed):  # it starts now, which is no estimate
@@ -132,23 +142,25 @@ def start_times(
 class _Walk:
     """The times at which nodes are free, as the jobs before in the queue leave them."""
 
-    def __init__(self, fleet: Fleet, ends: Ends, now: datetime) -> None:
+    def __init__(self, fleet: Fleet, ends: Ends, preemption: Preemption, now: datetime) -> None:
         self._fleet = fleet
         self._ends = ends
+        self._preemption = preemption
         self._now = now
+        self._leaving = {uid for uid, holder in preemption.jobs.items() if holder.leaves}
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
-        self._after_holders: dict[frozenset[str], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
 
     def next_start(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, StartEstimate]:
         """Return when the next job of the queue starts."""
-        if answer.reason == WAITING_FOR_PREEMPTION:
-            self.assign_nodes(job, (), 0.0)
-            return StartEstimate(self._now, "other jobs give way to it after a save")
+        if isinstance(answer, WaitingForPreemption):
+            self._leaving |= answer.giving
+            self.assign_nodes(job, answer.nodes, 0.0)
+            return StartEstimate(self._now, _GIVE_WAY)
         if isinstance(answer, OverLimit) and answer.ever:
             return (yield from self._next_within_limit(job, answer))
         if answer.reason not in _FOR_NODES:
@@ -191,7 +203,10 @@ class _Walk:
 
     def _when_ended(self, namespace: str, nodes: int) -> _Freed | None:
         """Return when jobs of a namespace that hold so many nodes together have ended; None if it has too few."""
-        ends = [(self._end_of(uid)[0], len(self._fleet.nodes_of(uid))) for uid in self._holders_in(namespace)]
+        ends = [
+            (_GIVEN if uid in self._leaving else self._end_of(uid)[0], len(self._fleet.nodes_of(uid)))
+            for uid in self._holders_in(namespace)
+        ]
         for freed, held in sorted(ends, key=lambda end: _order(end[0])):
             nodes -= held
             if nodes <= 0:
@@ -211,10 +226,11 @@ class _Walk:
         """Return the domain that can hold a job first, with its nodes by the time at which they are free."""
         yield from Space(self._fleet).prepare(job.request)
         levels = len(self._fleet.policy.topology.levels)
+        after = self._after_for(job)
         best: _Choice | None = None
         in_best: _ByTime = []
         for path, nodes in usable_nodes(self._fleet, job.request).items():
-            by_time = yield from self._by_time(nodes, job.job_uid)
+            by_time = yield from self._by_time(nodes, after)
             choice = _choice(path, by_time, job.request, levels)
             if choice is not None and (best is None or choice.order < best.order):
                 best, in_best = choice, by_time
@@ -228,7 +244,9 @@ class _Walk:
         self._kept.update(dict.fromkeys(nodes, _Freed(until, event, job.job_uid)))
         self._names[job.job_uid], self._bases[job.job_uid] = job.name, lasts.basis
 
-    def _by_time(self, nodes: Sequence[NodeEligibility], own_uid: str) -> Generator[None, None, _ByTime]:
+    def _by_time(
+        self, nodes: Sequence[NodeEligibility], after: Callable[[frozenset[str]], _Freed]
+    ) -> Generator[None, None, _ByTime]:
         """Return the nodes of a domain by the time at which they are free, those that are free first come first."""
         groups: dict[_Freed, list[NodeEligibility]] = {}
         for node in nodes:
@@ -238,22 +256,24 @@ class _Walk:
             if node.why is not None and not node.holders:
                 freed = _FULL
             else:
-                freed = self._after(node.holders, own_uid)
+                freed = after(node.holders)
                 kept = self._kept.get(node.entry.name)
                 if kept is not None:
                     freed = max(kept, freed, key=_order)
             groups.setdefault(freed, []).append(node)
         return sorted(groups.items(), key=lambda group: _order(group[0]))
 
-    def _after(self, holders: frozenset[str], own_uid: str) -> _Freed:
-        """Return when the last of the holders of a node has ended; the job itself is none."""
-        if own_uid in holders:
-            holders -= {own_uid}
-        freed = self._after_holders.get(holders)
-        if freed is None:
-            freed = max((self._end_of(holder)[0] for holder in holders), key=_order, default=_FREE)
-            self._after_holders[holders] = freed
-        return freed
+    def _after_for(self, job: WaitingJob) -> Callable[[frozenset[str]], _Freed]:
+        """Return when a job may have a node, as a function of the holders of the node; the job itself is none."""
+        giving = self._preemption.uids_for(job) | self._leaving
+
+        @cache
+        def after(holders: frozenset[str]) -> _Freed:
+            others = holders - {job.job_uid}
+            ends = (self._end_of(holder)[0] for holder in others - giving)
+            return max(ends, key=_order, default=_GIVEN if others else _FREE)
+
+        return after
 
     def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
         if holder not in self._holders:
@@ -266,6 +286,8 @@ class _Walk:
         name = self._visible_name(last.uid, job)
         if last.event is _Event.NOTHING:
             return "its nodes are free"
+        if last.event is _Event.HOLDERS_GIVE_WAY:
+            return _GIVE_WAY
         if last.event is _Event.WAITING_JOB_STARTS:
             return f"{name} {_for(name, 'starts')}, before it in the queue"
         if last.event is _Event.WAITING_JOB_ENDS:

@@ -1,6 +1,7 @@
 """When waiting jobs start: what they wait for, in which order, what is said where it is not known, and to whom."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,8 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import queue, tree, wants
 
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.queue import order, plan
+from muster.queueing.preemption import PreemptibleJob, Preemption
+from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -36,12 +38,14 @@ def starts(
     lasts: Mapping[str, float] | None = None,
     limits: Mapping[str, int] | None = None,
     held: Mapping[str, int] | None = None,
+    giving: Mapping[str, PreemptibleJob] | None = None,
 ) -> dict[str, tuple[float | None, str]]:
     """The estimates by job, as seconds from now and the reason.
 
     Args:
         ends: when running jobs end, in seconds from now by their steps; of the others it is not known.
         lasts: for how long waiting jobs would hold nodes.
+        giving: running jobs that may have to give way.
     """
     unknown = JobEnd(None, None, "")
 
@@ -53,10 +57,10 @@ def starts(
         seconds = (lasts or {}).get(uid.removeprefix("uid-of-"))
         return RemainingTime(seconds, EndBasis.EXPECTED if seconds is not None else None, "")
 
-    answers = plan(fleet, jobs, limits or {}, held or {})
-    steps = start_times(
-        fleet, [(job, answers[job.job_uid].answer) for job in order(jobs)], Ends(of_holder, of_waiting), NOW
-    )
+    preemption = Preemption({f"uid-of-{name}": holder for name, holder in (giving or {}).items()})
+    answers = dict(filter(None, plan_steps(fleet, jobs, limits or {}, held or {}, preemption=preemption)))
+    queued = [(job, answers[job.job_uid].answer) for job in order(jobs)]
+    steps = start_times(fleet, queued, Ends(of_holder, of_waiting), preemption, NOW)
     try:
         while True:
             next(steps)
@@ -232,6 +236,61 @@ def test_replacements_come_first_and_have_none() -> None:
     assert list(starts(TWO, jobs, {"a": 600, "b": HOUR}).items()) == [
         ("job", (HOUR, "default/b ends by its step rate"))
     ]
+
+
+GIVES_WAY = PreemptibleJob("default/p", at(0))
+AFTER_A_SAVE = (0, "other jobs give way after a save")
+
+
+def test_a_job_behind_does_not_have_what_another_gives_way_for() -> None:
+    fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
+    jobs = queue(wants("first", 2), wants("second", 1), wants("third", 1))
+    assert starts(fleet, jobs, {"a": 600}, {"first": HOUR}, giving={"p": GIVES_WAY}) == {
+        "first": AFTER_A_SAVE,
+        "second": AFTER_A_SAVE,
+        "third": (600, "default/a ends by its step rate"),
+    }
+
+
+def test_what_a_job_leaves_beside_is_free_for_all() -> None:
+    fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
+    jobs = [*queue(wants("first", 2)), replace(wants("spot", 1), preemptible=True)]
+    found = starts(fleet, jobs, {"a": 600}, giving={"p": GIVES_WAY})
+    assert found == {"first": AFTER_A_SAVE, "spot": AFTER_A_SAVE}
+
+
+@pytest.mark.parametrize(
+    ("holder", "job", "seconds"),
+    [
+        pytest.param(GIVES_WAY, wants("job", 4), 600, id="to a job that is not preemptible"),
+        pytest.param(GIVES_WAY, replace(wants("job", 4), preemptible=True), HOUR, id="to no preemptible job"),
+        pytest.param(replace(GIVES_WAY, place=(0, at(5), "p")), wants("job", 4, seconds=1), 600, id="to an older job"),
+        pytest.param(replace(GIVES_WAY, place=(0, at(5), "p")), wants("job", 4, seconds=9), HOUR, id="to no younger"),
+        pytest.param(
+            replace(GIVES_WAY, leaves=True), replace(wants("job", 4), preemptible=True), 600, id="it leaves already"
+        ),
+    ],
+)
+def test_a_job_counts_as_gone_for_those_to_which_it_gives_way(
+    holder: PreemptibleJob, job: WaitingJob, seconds: float
+) -> None:
+    fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
+    assert starts(fleet, [job], {"a": 600, "p": HOUR}, giving={"p": holder})["job"][0] == seconds
+
+
+@pytest.mark.parametrize(("leaves", "seconds"), [(True, 0), (False, HOUR)])
+def test_a_limit_is_waited_for_until_jobs_leave(leaves: bool, seconds: float) -> None:
+    fleet = busy("b1/r1:4", p="b1-r1-0 b1-r1-1")
+    holder = replace(GIVES_WAY, leaves=leaves)
+    found = starts(
+        fleet,
+        [wants("job", 2)],
+        {"p": HOUR},
+        limits={"default": 2},
+        held={"default": 2},
+        giving={"p": holder},
+    )
+    assert found["job"][0] == seconds
 
 
 def test_only_the_first_have_one() -> None:
