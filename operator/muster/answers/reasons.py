@@ -762,11 +762,12 @@ REASONS: tuple[Reason, ...] = (
         Topic.TRAINING,
         TRAINS_WARNS,
         "`spec.eject` is true, and a worker could not be told now that it may go on without Muster. The message names "
-        "it.",
+        "it. Or the job is preemptible or backfills.",
         "It looks after the job as ever, a failure restarts it, and it ejects the gang once all its ranks run and "
         "every launcher reports.",
         "Wait, or set `spec.eject` to false. Launchers of an earlier release cannot be ejected: suspend the job and "
-        "let it go on, and they are new.",
+        "let it go on, and they are new. A job that is preemptible, or backfills, has to "
+        "[give way](docs/queueing.md#jobs-that-give-way) to others: create it again without `queueing.preemptible`.",
         "spec.eject is set, and the job is not ejected yet: worker 1 on n1 does not report. Until then Muster looks "
         "after it as usual",
     ),

@@ -21,9 +21,20 @@ _MOST_NAMED = 3
 def obstacle(world: JobWorld, record: GangSpec) -> str:
     """Return why a gang that trains cannot leave Muster now; "": it can.
 
-    A launcher that cannot be told would end its ranks once the job is gone.
+    A launcher that cannot be told would end its ranks once the job is gone. A gang that has left gives its nodes to no
+    other job.
     """
-    if record.evacuation is not None:
+    if world.job.spec.queueing.preemptible:
+        why = (
+            "it is preemptible, and may hold nodes that are reserved for other jobs. Delete it and create it again "
+            "without spec.queueing.preemptible"
+        )
+    elif record.backfilled:
+        why = (
+            "it backfills: its nodes are reserved for other jobs. Suspend it and let it go on, and it may get nodes "
+            "that are not"
+        )
+    elif record.evacuation is not None:
         why = "the job is about to leave nodes"
     elif record.unfenced_workers:
         why = f"pod {record.unfenced_workers[0].pod} of an earlier attempt may still be alive"

@@ -72,6 +72,12 @@ def test_in_mode_plain_there_is_no_launcher_to_ask() -> None:
             lambda s: s.launcher(1, replace(KNOWS, ranks=())), "not all ranks of worker 1 on n1 are up", id="starting"
         ),
         pytest.param(lambda s: s.pod(1, deleting=True), "the pod of worker 1 on n1 is gone, or going", id="evicted"),
+        pytest.param(
+            lambda s: replace(s, job=a_job(eject=True, queueing={"preemptible": True})),
+            "it is preemptible, and may hold nodes that are reserved for other jobs",
+            id="preemptible",
+        ),
+        pytest.param(lambda s: s.gang(backfilled=True).pods(), "it backfills", id="backfilled"),
         pytest.param(lambda s: s.gang(evacuation=LEAVE).pods(), "about to leave nodes", id="evacuation"),
         pytest.param(
             lambda s: s.gang(unfenced_workers=[an_unfenced_worker("pod-old", 10.0)]).pods(),
@@ -80,7 +86,7 @@ def test_in_mode_plain_there_is_no_launcher_to_ask() -> None:
         ),
     ],
 )
-def test_it_waits_where_a_worker_would_not_know_of_it(changed: Callable[[Scene], Scene], says: str) -> None:
+def test_it_waits_for_what_is_in_its_way(changed: Callable[[Scene], Scene], says: str) -> None:
     scene = changed(a_gang())
     assert scene.record is not None
     assert says in obstacle(scene.world(), scene.record)

@@ -147,10 +147,18 @@ def test_who_does_not_end_as_it_said_leaves_after_a_save(training: Jobs) -> None
     assert "backfills and gives way to team/big" in job.notes("Preempted")[0]
 
 
-def test_an_ejected_one_gives_nothing_back(training: Jobs) -> None:
+def test_one_that_is_to_be_ejected_gives_way(training: Jobs) -> None:
     job = training(script=steps(900), **PREEMPTIBLE)
     job.edit(JOB, {"eject": True})
+    job.until(lambda: job.status.reason == "EjectionWaits")
+    gives_way(job)
+
+
+def test_an_ejected_one_gives_nothing_back(training: Jobs) -> None:
+    job = training(script=steps(900))
+    job.edit(JOB, {"eject": True})
     job.until(lambda: job.record.ejected)
+    job.edit(JOB, PREEMPTIBLE)
     job.submit("other", 3, steps(20))
     job.run(60)
     told = {condition["type"]: condition["reason"] for condition in job.job("other")["status"]["conditions"]}
