@@ -8,8 +8,7 @@ Tests: tests/unit/placement/test_space.py.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from muster.placement.domain import Change, Domain, Path
 from muster.placement.eligibility import STALE, lacking
@@ -25,16 +24,19 @@ OWN = Refusal(RefusalKind.OWN, "already used by this job")
 GIVEN_BACK_RELUCTANCE = 1 << 19
 
 
-class GivenNodes(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GivenNodes:
     """The nodes that a plan has given away.
 
     Attributes:
         reasons: why, by node.
-        usable: how many of them this kind of worker could use otherwise, by reason.
+        usable: how many of them this kind of worker could use if nothing else ran, by reason.
+        held: those of these that are not free now: who holds them gives way.
     """
 
-    reasons: Mapping[str, Refusal]
-    usable: Mapping[Refusal, int]
+    reasons: Mapping[str, Refusal] = field(default_factory=dict)
+    usable: Mapping[Refusal, int] = field(default_factory=dict)
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

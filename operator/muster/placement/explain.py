@@ -99,7 +99,14 @@ def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
         ),
         ever=ever,
         fewer=_fewer(request, candidates, ever),
+        lent=_count_lent(request, candidates),
     )
+
+
+def _count_lent(request: Request, candidates: CandidateNodes) -> int:
+    """The number of nodes that other jobs hold and would give back for the request."""
+    usable = (candidates.eligibility[name] for name, why in candidates.own.items() if why is None)
+    return sum(request.job_uid not in node.holders for node in usable)
 
 
 def _count_of(domain: Domain) -> DomainCount:
@@ -153,7 +160,7 @@ def _counts_inside(
     """The number of a domain's nodes that cannot be used now, by reason, and of those otherwise usable, by holder."""
     refusals: list[Refusal | None] = []
     holders: list[str] = []
-    barred, own = candidates.barred, candidates.own
+    barred, own, given = candidates.barred, candidates.own, candidates.given
     for name in FleetIndex.up_to_date(fleet).names_in(domain.path):
         standing = tree.eligibility.get(name)
         if standing is None:
@@ -161,12 +168,13 @@ def _counts_inside(
         if name in barred:
             refusals.append(barred[name])
             continue
-        refusals.append(own[name] if name in own else standing.why or candidates.given.reasons.get(name))
+        if name in given.reasons and standing.suitable:
+            refusals.append(given.reasons[name])
+            continue
+        refusals.append(own.get(name, standing.why))
         if standing.suitable:
             holders += standing.holders
-    refused, held = Counter(why for why in refusals if why is not None), Counter(holders)
-    del held[request.job_uid]
-    return refused, held
+    return Counter(why for why in refusals if why is not None), _without_own(Counter(holders), request)
 
 
 def _rank(domain: Domain) -> tuple[object, ...]:
@@ -187,28 +195,38 @@ def _nearest_domains(request: Request, candidates: CandidateNodes) -> list[Domai
 
 
 def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
-    """The number of nodes that cannot be used now, by reason. Nodes barred for this request count under that reason."""
-    refused, given = Counter(tree.refused), candidates.given
+    """The number of nodes that cannot be used now, by reason. Nodes that are barred for this request, or that the plan
+    has given away, count under that reason, also those that others hold, which give way."""
+    refused, given, eligibility = Counter(tree.refused), candidates.given, tree.eligibility
     refused.update(given.usable)
+    refused.subtract(why for name in given.held if (why := eligibility[name].why))
     for name, why in candidates.barred.items():
-        standing = tree.eligibility.get(name)
+        standing = eligibility.get(name)
         if standing is not None:
             refused[why] += 1
-            if counted := standing.why or given.reasons.get(name):
+            if counted := given.reasons.get(name) if standing.suitable else None:
                 refused[counted] -= 1
+            elif standing.why:
+                refused[standing.why] -= 1
     refused[IN_USE] -= len(candidates.own)
     refused.update(why for why in candidates.own.values() if why)
     return refused
 
 
 def _others(request: Request, candidates: CandidateNodes, tree: Tree) -> Counter[str]:
-    """The number of otherwise usable nodes that each other job or pod holds."""
-    held = Counter(tree.held)
-    del held[request.job_uid]
-    for name in candidates.barred:
+    """The number of otherwise usable nodes that each other job or pod holds and would not give back."""
+    held = _without_own(Counter(tree.held), request)
+    for name in {*candidates.barred, *candidates.given.held}:
         standing = tree.eligibility.get(name)
         if standing is not None and standing.suitable:
             held.subtract(holder for holder in standing.holders if holder in held)
+    return held
+
+
+def _without_own(held: Counter[str], request: Request) -> Counter[str]:
+    """Take the job itself, and those that would give their nodes back for it, out of the counts by holder."""
+    for holder in (request.job_uid, *request.given_back):
+        del held[holder]
     return held
 
 
@@ -237,7 +255,9 @@ def _verb(count: int) -> str:
 
 
 def _fleet(short: Shortfall) -> str:
-    return f"{short.free} of the fleet's {short.fleet} {_verb(short.free)} free and suitable"
+    free = short.free - short.lent
+    lent = f", {short.lent} {_verb(short.lent)} held by jobs that give way to it" if short.lent else ""
+    return f"{free} of the fleet's {short.fleet} {_verb(free)} free and suitable{lent}"
 
 
 def _refused_text(short: Shortfall) -> str:

@@ -37,13 +37,15 @@ class _Reduced(NamedTuple):
         base: the root of a tree.
         root: `base` less the nodes given away.
         applied: how many of the nodes given away that includes.
-        given: how many of them could be used otherwise, by reason.
+        usable: how many of them could be used if nothing else ran, by reason.
+        held: those of these that are not free now.
     """
 
     base: Domain
     root: Domain
     applied: int
-    given: Counter[Refusal]
+    usable: Counter[Refusal]
+    held: tuple[str, ...]
 
 
 # Trees share roots, and so what they are less the nodes given away; of a fleet that changes the old ones are of no use.
@@ -118,7 +120,7 @@ class Space:
     def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
         tree = self._tree(request.needs)
         reduced, depth = self._less_given(tree), _depth(self._fleet, request.required)
-        given = GivenNodes(self._given, reduced.given)
+        given = GivenNodes(self._given, reduced.usable, reduced.held)
         return tree, candidate_nodes(self._fleet, tree, reduced.root, given, request, depth)
 
     def _tree(self, needs: Requirements) -> Tree:
@@ -129,16 +131,17 @@ class Space:
         return tree
 
     def _less_given(self, tree: Tree) -> _Reduced:
-        reduced = self._reduced.get(id(tree.root)) or _Reduced(tree.root, tree.root, 0, Counter())
+        reduced = self._reduced.get(id(tree.root)) or _Reduced(tree.root, tree.root, 0, Counter(), ())
         if reduced.applied == len(self._order):
             return reduced
-        eligibilities = [tree.eligibility.get(name) for name in self._order[reduced.applied :]]
-        usable = [state for state in eligibilities if state is not None and not state.why]
-        root = reduced.root.changed([Change(state.path, gone=state.entry) for state in usable])
-        given = reduced.given + Counter([self._given[state.entry.name] for state in usable])
+        states = map(tree.eligibility.get, self._order[reduced.applied :])
+        usable = [state for state in states if state is not None and state.suitable]
+        root = reduced.root.changed([Change(state.path, gone=state.entry) for state in usable if not state.why])
+        counts = reduced.usable + Counter([self._given[state.entry.name] for state in usable])
+        held = (*reduced.held, *[state.entry.name for state in usable if state.why])
         if len(self._reduced) >= MAX_REDUCED_ROOTS:
             self._reduced.clear()
-        reduced = self._reduced[id(tree.root)] = _Reduced(tree.root, root, len(self._order), given)
+        reduced = self._reduced[id(tree.root)] = _Reduced(tree.root, root, len(self._order), counts, held)
         return reduced
 
 

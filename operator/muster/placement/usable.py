@@ -24,7 +24,7 @@ def usable_nodes(fleet: Fleet, request: Request) -> Mapping[Path, Sequence[NodeE
     names = [level.name for level in fleet.policy.topology.levels]
     depth = names.index(request.required) + 1 if request.required else 0
     tree = Tree.up_to_date(fleet, request.needs)
-    candidates = candidate_nodes(fleet, tree, tree.root, GivenNodes({}, {}), request, depth)
+    candidates = candidate_nodes(fleet, tree, tree.root, GivenNodes(), request, depth)
     usable: dict[Path, list[NodeEligibility]] = {start.path: [] for start in candidates.starts}
     for name, node in tree.eligibility.items():
         domain = usable.get(node.path[:depth]) if node.suitable and name not in candidates.barred else None

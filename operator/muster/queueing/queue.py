@@ -203,9 +203,9 @@ class _Planner:
         if job.preemptible:
             return answer
         yield
-        waits = yield from self._preempting(job, answer)
-        if waits is not None:
-            return waits
+        answer = yield from self._preempting(job, answer)
+        if isinstance(answer, WaitingForPreemption | OverQuota):
+            return answer
         backfilled = self._backfilled(job)
         if backfilled is not None:
             return backfilled
@@ -258,8 +258,9 @@ class _Planner:
         self._reserved.update(dict.fromkeys(free, job.name))
         self.kept = len(free)
 
-    def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced | None]:
-        """Return the answer of a job that starts once other jobs have given way; None: they would not help.
+    def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
+        """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
+        that counts what they hold as free.
 
         Those give way that come first in their order, and of these none without which the others are enough, of the
         last MAX_SPARED. Few are tried before many: each try costs as much as they have nodes.
@@ -267,28 +268,29 @@ class _Planner:
         in_order, nodes_of = self._preemption.in_order(job), self._fleet.nodes_of
         candidates = [uid for uid in in_order if not self._space.all_reserved(nodes_of(uid))]
         if not candidates:
-            return None
+            return answer
         least, most = 1, 1
-        while (way := self._solve_with(job, candidates[:most])) is None:
+        while isinstance(way := self._solve_with(job, candidates[:most]), NotPlaced):
             yield
             if most >= len(candidates):
-                return None
+                return way
             least, most = most + 1, most * 2
         most = min(most, len(candidates))
         while least < most:
             yield
             middle = (least + most) // 2
             fewer = self._solve_with(job, candidates[:middle])
-            if fewer is None:
+            if isinstance(fewer, NotPlaced):
                 least = middle + 1
             else:
                 most, way = middle, fewer
         for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
             yield
-            way = self._solve_with(job, way.giving - {uid}) or way
+            spared = self._solve_with(job, way.giving - {uid})
+            way = way if isinstance(spared, NotPlaced) else spared
         chosen, giving = way
         if not giving:  # nodes have become free meanwhile: the next plan finds them
-            return None
+            return answer
         without_room = self._quotas.refusal(job, answer, chosen)
         if without_room is not None:
             return without_room
@@ -304,11 +306,11 @@ class _Planner:
         )
         return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
 
-    def _solve_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | None:
-        """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""
+    def _solve_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | NotPlaced:
+        """Return nodes for a job if these give theirs back, and those of them that have to; or why there are none."""
         answer = self._space.solve(replace(job.request, given_back=frozenset(giving)))
-        if not isinstance(answer, Placed):
-            return None
+        if isinstance(answer, NotPlaced):
+            return answer
         chosen = (*answer.nodes, *answer.spares)
         holders = frozenset[str]().union(*map(self._fleet.holders, chosen))
         return _Way(chosen, holders.intersection(giving))

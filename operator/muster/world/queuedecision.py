@@ -132,6 +132,7 @@ class Shortfall:
         ever: whether the request would fit if nothing else ran.
         fewer: how many workers, in whole segments, would have a place now; where all would not even fit if nothing else
             ran, how many would fit then.
+        lent: how many of the free nodes other jobs hold, and would give back for it.
     """
 
     needs: int
@@ -146,6 +147,7 @@ class Shortfall:
     nearest: Nearest
     ever: bool
     fewer: int
+    lent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 
-from tests.unit.lifecycle.builders import a_fleet, a_job, a_node
+from tests.unit.lifecycle.builders import a_fleet, a_job, a_node, at
 from tests.unit.queueing.builders import wants
 
 from muster.placement.request import Request
-from muster.queueing.queue import plan
+from muster.queueing.preemption import PreemptibleJob, Preemption, WaitingForPreemption
+from muster.queueing.queue import plan_steps
 from muster.queueing.remedies import remedies
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Exclusion, Fleet
@@ -23,15 +24,22 @@ LEVELS = ("zone", "block", "rack")
 
 @dataclass
 class Scene:
-    """A fleet with other jobs, a job that waits, and perhaps another one before it."""
+    """A fleet with other jobs, some of which may give way, a job that waits, and perhaps another one before it."""
 
     fleet: Fleet
     waiting: WaitingJob
     before: list[WaitingJob]
+    giving: set[str] = field(default_factory=set)
 
     def answer(self) -> Placed | NotPlaced:
         """What the plan says to the job."""
-        return plan(self.fleet, [*self.before, self.waiting], {}, {})[self.waiting.job_uid].answer
+        preemption = Preemption({uid: PreemptibleJob(f"default/{uid}", at(0)) for uid in self.giving})
+        steps = plan_steps(self.fleet, [*self.before, self.waiting], {}, {}, preemption=preemption)
+        return dict(filter(None, steps))[self.waiting.job_uid].answer
+
+    def starts(self) -> bool:
+        """Whether the job starts, now or once others have given way."""
+        return isinstance(self.answer(), Placed | WaitingForPreemption)
 
     def nodes_in(self, domain: str) -> list[NodeView]:
         """The nodes of a domain, such as `block z1/b2`; of the fleet for ""."""
@@ -74,7 +82,9 @@ def a_scene(random: Random, jobs: int) -> Scene:
     for name in excluded:
         fleet.exclude(name, Exclusion("Xid79"))
     before = [_a_request(random, "before", len(nodes))] if random.random() < 0.4 else []
-    return Scene(fleet, replace(_a_request(random, "mine", len(nodes)), priority=-1), before)
+    mine = replace(_a_request(random, "mine", len(nodes)), priority=-1)
+    giving = {holder for holder in sorted(held) if random.random() < 0.5} if random.random() < 0.5 else set()
+    return Scene(fleet, mine, before, giving)
 
 
 def _a_request(random: Random, name: str, most: int) -> WaitingJob:
@@ -134,7 +144,7 @@ def _end(scene: Scene, found: re.Match[str], before: dict[str, Counter[str]], na
 
 def _end_others(scene: Scene, found: re.Match[str], before: dict[str, Counter[str]], named: set[str]) -> None:
     jobs, count, domain = int(found[1]), int(found[2]), found[3] or ""
-    others = {holder: held for holder, held in before[domain].items() if holder not in named}
+    others = {holder: held for holder, held in before[domain].items() if holder not in named | scene.giving}
     assert (len(others), sum(others.values())) == (jobs, count), found[0]
     for holder in others:
         scene.fleet.occupy(holder, holder, frozenset())
@@ -205,5 +215,5 @@ def check_smaller(scene: Scene, hint: str) -> bool:
             replace(request, required=required, segment_size=1 if "segmentSize" in found[2] else request.segment_size)
         )
     for way in ways:
-        assert isinstance(replace(scene, waiting=replace(scene.waiting, request=way)).answer(), Placed), hint
+        assert replace(scene, waiting=replace(scene.waiting, request=way)).starts(), hint
     return True

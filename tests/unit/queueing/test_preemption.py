@@ -131,6 +131,30 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
     assert answer.message == "needs 4 nodes: jobs of other namespaces give way to it after a save"
 
 
+def test_nodes_of_jobs_that_give_way_are_no_nodes_in_use() -> None:
+    fleet = fleet_of("b1/r1:.ppxxqq")
+    giving = Preemption(running("p").jobs | {"q": PreemptibleJob("default/q", at(0), place=(0, at(0), ""))})
+    answer = plan(fleet, giving, wants("c", 5))["c"]
+    assert isinstance(answer, NotPlaced)
+    short = answer.shortfall
+    assert short is not None
+    assert (short.free, short.lent, short.holders) == (3, 2, {"default/q": 2, "default/x": 2})
+    assert answer.message == (
+        "needs 5 nodes: 1 of the fleet's 7 is free and suitable, 2 are held by jobs that give way to it (2 in use by "
+        "default/q, 2 in use by default/x)"
+    )
+
+
+def test_what_gives_way_to_another_job_is_reserved_for_that_one() -> None:
+    jobs = [wants("a", 1), wants("b", 3, viewer="team")]
+    answer = plan(fleet_of("b1/r1:ppxx"), running("p"), *jobs)["b"]
+    assert isinstance(answer, NotPlaced)
+    assert answer.message == (
+        "needs 3 nodes: 0 of the fleet's 4 are free and suitable, 1 is held by jobs that give way to it (2 in use by "
+        "jobs of other namespaces, 1 promised to jobs of other namespaces)"
+    )
+
+
 def test_who_has_left_the_nodes_already_is_not_asked_again() -> None:
     preemption = Preemption(
         {"p": PreemptibleJob("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))}
@@ -159,7 +183,7 @@ def test_the_fleet_may_change_in_every_pause(pauses: int, becomes: str) -> None:
 def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
     jobs = [wants("big", 4, required="rack"), wants("small", 2)]
     found = plan(fleet_of("b1/r1:.ppx b1/r2:..xx"), running("p"), *jobs)
-    assert told(found) == {"big": "InsufficientNodes", "small": 2}
+    assert told(found) == {"big": "TopologyUnsatisfied", "small": 2}
     assert found["small"] == Placed(("r2-0", "r2-1"))
 
 
