@@ -51,6 +51,7 @@ class HolderRow(ApiModel):
     namespace: str
     state: str
     nodes: int
+    gives_way: bool = Field(False, description="Whether it is preemptible or backfills.")
     ends: Time | None = Field(None, description="When it ends, by what is said of it; left out: not known.")
     overdue_since: Time | None = Field(None, description="When it should have ended; left out: it is not late.")
     why: str = Field(description="What the end follows from, or why it is not known.")
@@ -217,6 +218,7 @@ def _why_none(job: TrainingJob) -> str:
 
 def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datetime) -> HolderRow:
     end = end_of(job, earlier.get(job.metadata.namespace, ()), now)
+    gives_way = gives_way_text(job)
     basis = f"{BASIS_TEXT[end.basis]}: " if end.basis is not None else ""
     late = f"should have ended {duration((now - end.overdue_since).total_seconds())} ago " if end.overdue_since else ""
     return HolderRow(
@@ -224,21 +226,31 @@ def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datet
         namespace=job.metadata.namespace,
         state=job.status.state,
         nodes=sum(map(bool, job.status.nodes)),
+        gives_way=bool(gives_way),
         ends=end.time,
         overdue_since=end.overdue_since,
-        why=f"{late}{basis}{end.detail}",
+        why=f"{gives_way and f'{gives_way}; '}{late}{basis}{end.detail}",
     )
+
+
+def gives_way_text(job: TrainingJob) -> str:
+    """Say to which jobs a job that holds nodes gives them; "" where it gives them to none."""
+    if job.spec.queueing.preemptible:
+        return "it is preemptible, and gives way to jobs that are not"
+    return "it backfills, and gives way to jobs before it in the queue" if job.status.backfilled else ""
 
 
 def head_text(it: QueueView) -> str:
     """Say in a line how many jobs wait and how many nodes are held."""
     where = f"namespace {it.namespace}" if it.namespace else "all namespaces"
     waits, holds = sum(row.nodes for row in it.queue), sum(row.nodes for row in it.holders)
-    reserved = sum(row.reserved for row in it.queue)
+    reserved, lent = sum(row.reserved for row in it.queue), sum(row.nodes for row in it.holders if row.gives_way)
     parts = [
         f"{count(len(it.queue), 'job')} {'waits' if len(it.queue) == 1 else 'wait'} for {count(waits, 'node')}",
         f"{count(len(it.holders), 'job')} {'holds' if len(it.holders) == 1 else 'hold'} {holds}",
     ]
+    if lent:
+        parts.append(f"{lent} of these until other jobs need them")
     if reserved:
         parts.append(f"{count(reserved, 'free node')} {'is' if reserved == 1 else 'are'} reserved")
     return f"{where}: {', '.join(parts)}; times are UTC"

@@ -1029,7 +1029,12 @@ class Waiting(ApiModel):
     suitable: int = Field(
         0, ge=0, description="suitable is how many nodes of the cluster the job could use if nothing else ran."
     )
-    free: int = Field(0, ge=0, description="free is how many nodes of the cluster the job could use now.")
+    free: int = Field(
+        0,
+        ge=0,
+        description="free is how many nodes of the cluster the job could use now, with those of jobs that give way to "
+        "it.",
+    )
     reserved: int = Field(
         0,
         ge=0,
@@ -1166,6 +1171,11 @@ class TrainingJobStatus(ApiModel):
         [],
         max_length=16,
         description="topology lists in how many domains of each level the workers are, the outermost level first.",
+    )
+    backfilled: bool = Field(
+        False,
+        description="backfilled is whether the job holds nodes that were reserved for other jobs, because it is "
+        "expected to end before these could start. It gives way, after a save, to the jobs before it in the queue.",
     )
     waiting: Waiting | None = Field(
         None,

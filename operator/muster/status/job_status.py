@@ -434,6 +434,7 @@ def _build(
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
         topology=record.topology if record and record.members else [],
+        backfilled=record.backfilled if record else False,
         start_estimate=start_estimate.as_status(world, waits=state == "Pending"),
         step=step,
         checkpoint=checkpoint,

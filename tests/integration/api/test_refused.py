@@ -1254,6 +1254,7 @@ FULL_STATUS: dict[str, Any] = {
     "nodesReady": "2/2",
     "nodes": ["node-1", "node-2"],
     "topology": [{"level": "block", "domains": 1}],
+    "backfilled": True,
     "waiting": {
         "needs": 4,
         "level": "block",

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.test_status import NOW, a_job, ago, rfc3339
 from typer.testing import Result
 
-from muster.answers.queue import NOT_COUNTED, queue_view, score_of, score_text
+from muster.answers.queue import NOT_COUNTED, head_text, queue_view, score_of, score_text
 from muster.api.trainingjob import TrainingJob
 from muster.cli.queue import render
 from muster.kube.errors import Forbidden
@@ -132,6 +132,16 @@ def test_who_has_no_estimate_is_told_why() -> None:
     view = viewed([gang])
     assert view.queue[0].why == "its gang waits for other nodes, and comes before jobs that start"
     assert [(row.name, row.nodes) for row in view.holders] == [("gang", 1)]
+
+
+def test_who_gives_way_is_shown() -> None:
+    jobs = [*JOBS, a_named("spot", {"queueing": {"preemptible": True}}), a_named("small", backfilled=True)]
+    view = viewed(jobs)
+    assert {row.name: row.why.partition(";")[0] for row in view.holders if row.gives_way} == {
+        "spot": "it is preemptible, and gives way to jobs that are not",
+        "small": "it backfills, and gives way to jobs before it in the queue",
+    }
+    assert "5 jobs hold 8, 4 of these until other jobs need them, 3 free nodes are reserved" in head_text(view)
 
 
 def test_an_estimate_of_an_earlier_wait_is_not_shown() -> None:

@@ -312,6 +312,13 @@ def test_a_save_that_was_asked_for_is_foreseen(over: bool) -> None:
     assert [line for line in stood({"saveRequest": asked}).next if "asked" in line] == expected
 
 
+@pytest.mark.parametrize(
+    ("backfilled", "says"), [(True, ["it backfills, and gives way to jobs before it in the queue"]), (False, [])]
+)
+def test_a_job_that_gives_way_says_to_which_jobs(backfilled: bool, says: list[str]) -> None:
+    assert [line for line in stood(backfilled=backfilled).next if "gives way" in line] == says
+
+
 def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:
     leave = {"reason": "Suspended", "nodes": [], "since": ago(5), "deadline": rfc3339(NOW + timedelta(seconds=600))}
     start = {"time": ago(40), "masterAddress": "a", "masterPort": 1}

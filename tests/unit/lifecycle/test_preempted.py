@@ -122,8 +122,10 @@ def a_queue(training: Jobs, **small: Any) -> OneJob:
 
 def test_who_ends_in_time_passes(training: Jobs) -> None:
     job = a_queue(training, script=steps(20), **expects(60))
+    job.until(lambda: (job.job("small").get("status") or {}).get("backfilled"))
     job.until(lambda: job.has_ended("small"))
     assert not job.has_ended(JOB)
+    assert not job.status.backfilled
     job.until(lambda: job.has_ended("big"))
     assert job.levels == ["Start"]
 
