@@ -391,6 +391,7 @@ class Evacuation(RecordedModel):
     )
 
 
+MAX_SHORT_ESTIMATES = 3
 MAX_STACK_GROUPS = 8
 
 
@@ -1026,6 +1027,21 @@ class GangSpec(RecordedModel):
         description=(
             "backfilled is whether the gang got nodes that were reserved for other jobs, because it is expected to end "
             "before these could start. It gives way, after a save, to the jobs before it in the queue."
+        ),
+    )
+    backfill_until: Time | None = Field(
+        None,
+        description=(
+            "backfillUntil is by when the gang ends, by the estimate with which it got nodes that were reserved for "
+            "others. If it is absent, it has none of these."
+        ),
+    )
+    short_estimates: list[Time] = Field(
+        [],
+        max_length=MAX_SHORT_ESTIMATES,
+        description=(
+            "shortEstimates are the newest times, three at most, at which the job still trained after backfillUntil, "
+            "and was asked to leave. After three within a day the jobs of its namespace backfill no more for a while."
         ),
     )
     evacuation: Evacuation | None = Field(

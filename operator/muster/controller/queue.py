@@ -11,7 +11,7 @@ import heapq
 import time
 from collections import Counter as Counted
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import structlog
@@ -25,6 +25,7 @@ from muster.queueing.charges import Charges
 from muster.queueing.preemption import PreemptibleJob, Preemption
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
+from muster.queueing.short_estimates import ShortEstimates
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed, QueueDecision, StartEstimate
 from muster.world.quotas import QuotaView
@@ -99,6 +100,7 @@ class Queue:
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of a gang
         self._charges = Charges()
+        self._short_estimates = ShortEstimates()
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
@@ -172,6 +174,14 @@ class Queue:
             return
         self._gave_back[key] = job_uid, attempt
         self._charge(key[0], job_uid, ago_seconds)
+
+    def note_short_estimates(self, namespace: str, job_uid: str, times: Sequence[datetime]) -> None:
+        """Note when estimates of the job were too short, as its record says."""
+        if times:
+            self._short_estimates.note(namespace, job_uid, times, self._now())
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._wall_clock(), UTC)
 
     def _charge(self, namespace: str, job_uid: str, ago_seconds: float = 0.0) -> None:
         self._charges.charge(namespace, job_uid, self._clock() - ago_seconds)
@@ -270,7 +280,7 @@ class Queue:
 
     def _start_seconds(self) -> Mapping[str, float]:
         """In how many seconds the first jobs start, as estimated, by uid; who is absent has no known start."""
-        now = self._cluster.server_now(datetime.fromtimestamp(self._wall_clock(), UTC))
+        now = self._cluster.server_now(self._now())
         times = {uid: estimate.time for uid, estimate in self.estimates.items()}
         return {uid: (begins - now).total_seconds() for uid, begins in times.items() if begins is not None}
 
@@ -288,13 +298,15 @@ class Queue:
         fleet = self._cluster.fleet
         preemption = self.preemption()
         starts = self._start_seconds()
-        steps = plan_steps(fleet, asked.values(), limits, held, reserved, quotas, charged, closed, preemption, starts)
+        no_backfill = self._short_estimates.closed(self._now())
+        queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
+        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, starts)
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:
             now = self._clock()
             if step is not None:
                 _placement.observe(now - began_at)
-                decisions[step[0]] = step[1]
+                decisions[step[0]] = _with_backfill_closed(step[1], asked[step[0]], no_backfill)
                 if isinstance(step[1].answer, OverQuota):
                     self._without_room.add(asked[step[0]].namespace)
                 self._log_failure(*step)
@@ -318,3 +330,11 @@ class Queue:
         for uid, decision in decisions.items():
             if isinstance(decision.answer, Placed) or decision != old_decisions.get(uid):
                 self._bus.job_changed.publish(self._entries[uid].key)
+
+
+def _with_backfill_closed(
+    decision: QueueDecision, waiting: WaitingJob, no_backfill: Mapping[str, datetime]
+) -> QueueDecision:
+    """Note in the answer of a job until when it passes no reservation, where its estimate would let it."""
+    until = None if waiting.expected_seconds is None else no_backfill.get(waiting.namespace)
+    return decision if until is None else replace(decision, no_backfill_until=until)

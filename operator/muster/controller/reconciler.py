@@ -302,6 +302,7 @@ class Reconciler:
         needs = queue_needs(world)
         if needs.returned_nodes is not None:
             self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
+        self._queue.note_short_estimates(key[0], uid, world.gang.spec.short_estimates if world.gang else ())
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"

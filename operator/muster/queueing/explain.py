@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from muster.api.gang import MAX_SHORT_ESTIMATES
 from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, WaitingDomain
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
@@ -65,6 +66,12 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
         rest += (
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not start"
+        )
+    if decision.no_backfill_until is not None:
+        rest += (
+            f"; backfill is closed to namespace {job.metadata.namespace} until "
+            f"{decision.no_backfill_until:%Y-%m-%d %H:%M} UTC: {MAX_SHORT_ESTIMATES} estimates were too short within "
+            "a day"
         )
     return shortened_text(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 

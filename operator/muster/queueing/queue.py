@@ -230,7 +230,7 @@ class _Planner:
         if self._quotas.refusal(job, answer, chosen) is not None:
             return None
         self._promise(job, chosen)
-        return replace(answer, backfills=True)
+        return replace(answer, backfills=True, expected_seconds=seconds)
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job)

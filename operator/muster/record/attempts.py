@@ -7,10 +7,10 @@ Tests: tests/unit/record/test_incidents.py, tests/unit/lifecycle/test_waiting_an
 """
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from muster.api.gang import Examination, GangIncident, GangSpec, Level, Member
+from muster.api.gang import MAX_SHORT_ESTIMATES, Examination, GangIncident, GangSpec, Level, Member
 from muster.checkpoints import node_local, resume, unloadable
 from muster.fencing.survivors import unfenced_workers
 from muster.record import corruption, exclusions, incidents, members, save_request
@@ -61,10 +61,22 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             members=chosen,
             topology=members.topology(world, chosen),
             backfilled=placed.backfills,
+            backfill_until=_backfill_until(world, placed),
         )
     spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
     # One of them whose fence is over may be heard again before the start.
-    return spec.model_copy(update={"unfenced_workers": record.unfenced_workers, "backfilled": placed.backfills})
+    return spec.model_copy(
+        update={
+            "unfenced_workers": record.unfenced_workers,
+            "backfilled": placed.backfills,
+            "backfill_until": _backfill_until(world, placed),
+        }
+    )
+
+
+def _backfill_until(world: JobWorld, placed: Placed) -> datetime | None:
+    """Return by when a gang that backfills ends, by its estimate; None where it does not backfill."""
+    return None if placed.expected_seconds is None else world.now + timedelta(seconds=placed.expected_seconds)
 
 
 def next_attempt(
@@ -119,7 +131,22 @@ def _with_replacements_marked(record: GangSpec, chosen: Sequence[Member]) -> lis
 def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
     spec = next_attempt(world, with_newest_checkpoint(world, record), NextAttempt(Level.START, []), reason)
-    return spec.model_copy(update={"hold_until": None, "backfilled": False})
+    return spec.model_copy(
+        update={
+            "hold_until": None,
+            "backfilled": False,
+            "backfill_until": None,
+            "short_estimates": _short_estimates(record, reason),
+        }
+    )
+
+
+def _short_estimates(record: GangSpec, reason: str) -> list[datetime]:
+    """Return when estimates of the job were too short, once it leaves for this reason."""
+    evacuation, until = record.evacuation, record.backfill_until
+    if reason != PREEMPTED or evacuation is None or until is None or evacuation.since <= until:
+        return record.short_estimates
+    return [*record.short_estimates, evacuation.since][-MAX_SHORT_ESTIMATES:]
 
 
 def was_never_assembled(record: GangSpec) -> bool:

@@ -17,11 +17,13 @@ class Placed:
         nodes: for the workers, in the order of ranks: neighbours in the fabric are beside each other.
         spares: for the spares, the one to be used first is first.
         backfills: whether some of them are reserved for other jobs, which cannot start before this one has ended.
+        expected_seconds: of a job that backfills: for how long it holds them at most, by its estimate.
     """
 
     nodes: tuple[str, ...]
     spares: tuple[str, ...] = ()
     backfills: bool = False
+    expected_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class QueueDecision:
         payer: why it stands behind others: its own reservation was not used, or several of its namespace; None: it does
             not.
         reserved: free nodes that are reserved for it.
+        no_backfill_until: until when it passes no reservation, because estimates of its namespace were too short; None:
+            that keeps it from none.
     """
 
     position: int
@@ -184,6 +188,7 @@ class QueueDecision:
     answer: Placed | NotPlaced
     payer: Payer | None = None
     reserved: int = 0
+    no_backfill_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.preemption import PreemptibleJob
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Placed
+from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
 
 Key = tuple[str, str]
@@ -133,6 +133,25 @@ async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(
     keeper.put("b", 2)
     await until(lambda: keeper.queue.decision_of("b"))
     assert keeper.answer("b").reason == "InsufficientNodes"
+
+
+async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper) -> None:
+    keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
+    keeper.queue.estimates = {"big": StartEstimate(datetime.now(UTC) + timedelta(hours=2), "")}
+    now = datetime.now(UTC)
+    keeper.queue.note_short_estimates("ns", "old", [now - timedelta(minutes=number) for number in range(3)])
+    keeper.put("big", 3)
+    keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
+    await until(lambda: keeper.queue.decision_of("small"))
+    decision = keeper.queue.decision_of("small")
+    assert decision is not None
+    assert (decision.answer.reason, decision.no_backfill_until) == (  # type: ignore[union-attr]
+        "BehindInQueue",
+        now + timedelta(days=1, minutes=-2),
+    )
+    keeper.queue.set_waiting(("ns", "none"), "none", waiting("none", 1, 2))
+    await until(lambda: keeper.queue.decision_of("none"))
+    assert keeper.queue.decision_of("none").no_backfill_until is None  # type: ignore[union-attr]
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:

@@ -1,12 +1,14 @@
 """Jobs that are preemptible, or backfill, start on reserved nodes, give way after a save, and come back."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.unit.lifecycle.testbed import JOB, OneJob, steps
 
 from muster.api.trainingjob import CompletionResult
+from muster.api.base import rfc3339
 from simulate.apiserver import Where
 from simulate.surroundings import NAMESPACE
 from simulate.training import OnRequest, Script
@@ -147,6 +149,33 @@ def test_who_does_not_end_as_it_said_leaves_after_a_save(training: Jobs) -> None
     assert job.trainers[uid].made == 400, "no step is made twice"
     assert job.notes("Preempted")[0].startswith("stopped after checkpoint")
     assert "backfills and gives way to team/big" in job.notes("Preempted")[0]
+    assert len(record_of(job, "small")["spec"]["shortEstimates"]) == 1
+
+
+def record_of(job: OneJob, name: str) -> dict[str, Any]:
+    uid = job.job(name)["metadata"]["uid"]
+    return next(gang for gang in job.server.all("gangs") if gang["spec"]["jobUid"] == uid)
+
+
+def test_a_leave_before_its_time_is_over_is_no_short_estimate(training: Jobs) -> None:
+    job = a_queue(training, script=steps(400, every=10, answers=OnRequest.ENDS_WELL), **expects(100))
+    job.until(lambda: job.job("small").get("status", {}).get("backfilled"))
+    job.server.delete(Where("trainingjobs", NAMESPACE, JOB, ""), None)
+    job.until(lambda: job.has_ended("big"))
+    assert job.notes("Preempted")
+    assert record_of(job, "small")["spec"]["shortEstimates"] == []
+
+
+def test_after_three_short_estimates_a_namespace_passes_no_more(training: Jobs) -> None:
+    job = a_queue(training)
+    times = [rfc3339(job.record.time + timedelta(seconds=number)) for number in range(3)]
+    name = record_of(job, JOB)["metadata"]["name"]
+    job.server.change("gangs", NAMESPACE, name, {"spec": {"shortEstimates": times}})
+    job.operator_dies()
+    job.submit("late", 1, script=steps(20), **expects(60))
+    job.until(lambda: "backfill is closed to namespace team until 20" in str(job.job("late").get("status")))
+    job.until(lambda: job.has_ended("big"))
+    assert not job.has_ended("late")
 
 
 def test_one_that_is_to_be_ejected_gives_way(training: Jobs) -> None:

@@ -321,6 +321,12 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
             "needs 16 nodes: 14 are free; would help: 2 more nodes that it can use",
             id="alone",
         ),
+        pytest.param(
+            QueueDecision(1, 1, lacking(None), no_backfill_until=at(0)),
+            "needs nodes: there are too few; backfill is closed to namespace default until 2026-01-01 00:00 UTC: 3 "
+            "estimates were too short within a day",
+            id="backfill is closed",
+        ),
         pytest.param(QueueDecision(1, 1, lacking(None)), "needs nodes: there are too few", id="nothing is known"),
         pytest.param(
             QueueDecision(1, 1, NotPlaced("NeverFits", "needs 16 nodes: 9 are suitable", short(16, 4, 9, ever=False))),

@@ -221,7 +221,7 @@ def test_backfill(jobs: list[WaitingJob], starts: Mapping[str, float], expected:
 def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> None:
     jobs = [wants("now", 4, required="rack"), wants("later", 4, required="rack"), lasts(wants("s", 2), HOUR)]
     found = backfill("b1/r1:..xx b1/r2:..xx", *jobs, starts={"now": 60.0, "later": HOUR})
-    assert found["s"] == Placed(("r2-0", "r2-1"), backfills=True)
+    assert found["s"] == Placed(("r2-0", "r2-1"), backfills=True, expected_seconds=HOUR)
 
 
 @pytest.mark.parametrize(
