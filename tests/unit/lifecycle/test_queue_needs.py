@@ -1,9 +1,12 @@
 """What the queue is told of a job: since when it waits, what it has to pay for, whether it keeps nodes meanwhile."""
 
+from typing import Any
+
+import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, at
 
 from muster.api.gang import Member
-from muster.lifecycle.queue_needs import QueueNeeds, ReturnedNodes, queue_needs
+from muster.lifecycle.queue_needs import QueueNeeds, ReturnedNodes, expected_seconds, queue_needs
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -42,3 +45,21 @@ def test_a_gang_that_lacks_one_node_keeps_the_others_meanwhile() -> None:
 
 def test_a_gang_with_all_its_nodes_waits_for_none() -> None:
     assert needs_of(10.0, reason="Started").request is None
+
+
+SAVES: dict[str, Any] = {"checkpoint": {"directory": "/ckpt"}}
+HOUR = {"queueing": {"expectedDurationSeconds": 3600}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        pytest.param({**SAVES, **HOUR}, 3600, id="what its user expects"),
+        pytest.param(SAVES, 60, id="what earlier jobs took"),
+        pytest.param({"checkpoint": {}, **HOUR}, 7200, id="doubled where it cannot be asked to save"),
+        pytest.param({"checkpoint": {}}, None, id="earlier jobs say nothing of such a one"),
+        pytest.param({"launch": {"mode": "Plain"}, "checkpoint": {}, **HOUR}, 7200, id="in mode Plain neither"),
+    ],
+)
+def test_for_how_long_backfill_trusts_a_job(spec: dict[str, Any], seconds: float | None) -> None:
+    assert expected_seconds(Scene(a_job(**spec)).fleet().world(), [60.0, 60.0, 60.0]) == seconds
