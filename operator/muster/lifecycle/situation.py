@@ -114,15 +114,15 @@ def situation_of(world: JobWorld) -> Situation:
     # No end, failure or evacuation of what has left counts any more.
     if gang.spec.ejected:
         return Ejected(gang)
+    broken = tuple(failures.find(world))
     # Ranks that end because they were asked to leave have neither succeeded nor failed.
     leave = evacuation_step.step_of_leavers(world, gang.spec) if gang.spec.members else None
-    if leave is not None and all(failure.kind is Kind.RANK_FAILED for failure in failures.find(world)):
+    if leave is not None and all(failure.kind is Kind.RANK_FAILED for failure in broken):
         return Training(gang) if isinstance(leave, NothingDue) else Leaving(gang, leave)
     # An end comes before failures: once all ranks have exited with 0, a lost node is no failure of the job.
     if gang.spec.members and (end := ending.completion_of(world, gang)) is not None:
         return Ending(gang, end)
     # A failure that is held stays so until its time is over, or until something else fails.
-    broken = tuple(failures.find(world))
     if holding.is_held(world, gang.spec, broken):
         return Held(gang, broken)
     # A failure comes before all that is planned. Ranks whose nodes were given back may still report wrong results.
