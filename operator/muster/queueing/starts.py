@@ -117,18 +117,18 @@ def start_times(
     preemption: Preemption,
     now: datetime,
 ) -> Generator[None, None, dict[str, StartEstimate]]:
-    """Work out when the first jobs of the queue start, with a pause after each few milliseconds; returned by job uid.
+    """Work out when jobs start, with a pause after each few milliseconds; returned by job uid.
 
     Args:
         fleet: the fleet, kept up to date.
-        queue: the waiting jobs in the order of the queue, with the plan's answers.
+        queue: the first jobs of the queue in its order, MAX_ESTIMATED at most, with the plan's answers.
         ends: when jobs end, unless they give way.
         preemption: the jobs that may have to give way.
         now: by the API server's clock.
     """
     walk = _Walk(fleet, ends, preemption, now)
     estimates = {}
-    for job, answer in queue[:MAX_ESTIMATED]:
+    for job, answer in queue:
         if isinstance(answer, Placed):  # it starts now, which is no estimate
             walk.assign_nodes(job, (*answer.nodes, *answer.spares), 0.0)
             continue

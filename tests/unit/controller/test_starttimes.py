@@ -15,6 +15,7 @@ from muster.controller.queue import Queue
 from muster.controller.starttimes import StartTimes
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
+from muster.queueing.starts import MAX_ESTIMATED
 from muster.queueing.waiting import WaitingJob
 
 HOUR = 3600
@@ -78,6 +79,15 @@ async def test_a_job_that_waits_gets_one_and_is_rung(keeper: Keeper) -> None:
     await until(lambda: keeper.said(uid))
     assert keeper.said(uid) == (HOUR, "ns/a ends by its expectedDurationSeconds")
     await until(lambda: keeper.scene.rung.count(("ns", "b")) > 1)
+
+
+async def test_only_the_first_have_one(keeper: Keeper) -> None:
+    keeper.hold("a", **EXPECTED)
+    uids = [keeper.wait(f"b-{number}") for number in range(MAX_ESTIMATED + 3)]
+    await until(lambda: all(map(keeper.queue.decision_of, uids)))
+    keeper.queue.estimates = {}
+    await until(lambda: keeper.queue.estimates)
+    assert len(keeper.queue.estimates) == MAX_ESTIMATED
 
 
 async def test_what_its_status_shows_already_is_no_news(keeper: Keeper) -> None:

@@ -13,7 +13,7 @@ from tests.unit.queueing.builders import queue, tree, wants
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import PreemptibleJob, Preemption
 from muster.queueing.queue import order, plan_steps
-from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
+from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import StartEstimate
@@ -291,11 +291,6 @@ def test_a_limit_is_waited_for_until_jobs_leave(leaves: bool, seconds: float) ->
         giving={"p": holder},
     )
     assert found["job"][0] == seconds
-
-
-def test_only_the_first_have_one() -> None:
-    jobs = queue(*(wants(f"job-{number}", 4) for number in range(MAX_ESTIMATED + 3)))
-    assert len(starts(TWO, jobs, {"a": 600, "b": 700})) == MAX_ESTIMATED
 
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=6)
