@@ -17,7 +17,7 @@ from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.phrases import nodes_text
 from muster.record.attempts import (
     ASSEMBLY_TIMED_OUT,
-    GAVE_WAY,
+    NODES_YIELDED,
     after_assembly_failed,
     budget_exhausted,
     was_never_assembled,
@@ -72,10 +72,10 @@ def give_members_nodes(start: StartContext) -> Plan | None:
         return Plan(old_pods, wake_in_seconds=TICK_SECONDS, overtaken=world.queue_decision is not None)
     if holds.seconds_since_hold(world, spec) >= _assembly_timeout(world):
         if world.queue_decision and world.queue_decision.queued > 1:
-            return _give_nodes_back(start, {}, f"{answer.message}; and other jobs wait for nodes", GAVE_WAY)
+            return _give_nodes_back(start, {}, f"{answer.message}; and other jobs wait for nodes", NODES_YIELDED)
         if answer.reason == placing.TOPOLOGY_UNSATISFIED and placing.over_limit(world, (), len(spec.members)):
             why = f"{answer.message}; and the limit of its namespace has no room for the gang elsewhere"
-            return _give_nodes_back(start, {}, why, GAVE_WAY)
+            return _give_nodes_back(start, {}, why, NODES_YIELDED)
     return Plan(old_pods, StatusReport(State.STARTING, answer=answer), wake_in_seconds=TICK_SECONDS)
 
 
@@ -181,7 +181,7 @@ def _give_nodes_back(start: StartContext, late: Mapping[int, str], why: str, rea
     world = start.world
     released = after_assembly_failed(world, start.spec, late.keys(), reason)
     pause = (released.hold_until - world.now).total_seconds() if released.hold_until else 0
-    lacked = "found no nodes for all of its workers" if reason == GAVE_WAY else "was not assembled"
+    lacked = "found no nodes for all of its workers" if reason == NODES_YIELDED else "was not assembled"
     note = (
         f"The gang {lacked} within {_assembly_timeout(world):.0f} s: {why.rstrip('.')}. Muster has given its nodes "
         f"back and tries again in {pause:.0f} s. Until then, repair what is named or free other nodes"

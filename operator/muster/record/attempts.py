@@ -21,7 +21,7 @@ from muster.world.queuedecision import Placed
 # A gang that could not be assembled waits this long before its next try, twice as long each time.
 FIRST_RELEASE_SECONDS = 60.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
-GAVE_WAY = "NodesYielded"
+NODES_YIELDED = "NodesYielded"
 PREEMPTED = "Preempted"
 SUSPENDED = "Suspended"
 
