@@ -78,8 +78,9 @@ class Preemption:
     to: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def uids_for(self, job: WaitingJob) -> frozenset[str]:
-        """The uids of those that may give way to a waiting job."""
-        return frozenset(uid for uid, holder in self.jobs.items() if holder.may_give_way_to(job))
+        """The uids of those that may give way to a waiting job; a gang that waits for a replacement is none of them."""
+        others = ((uid, holder) for uid, holder in self.jobs.items() if uid != job.job_uid)
+        return frozenset(uid for uid, holder in others if holder.may_give_way_to(job))
 
     def in_order(self, job: WaitingJob) -> list[str]:
         """The same in the order in which they give way: who leaves already comes first, then who has run least."""

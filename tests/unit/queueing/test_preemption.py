@@ -240,6 +240,12 @@ def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool)
     assert preemption.to == ({"b": (job.name,)} if gives else {})
 
 
+def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> None:
+    holder = PreemptibleJob("default/b", at(0), place=(0, at(5), "default/b"))
+    job = wants("b", 1, kept=("r1-0",), replacement=True)
+    assert Preemption({job.job_uid: holder, "other": holder}).in_order(job) == ["other"]
+
+
 def test_a_long_queue_tries_few_jobs_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     solve = Space.solve
