@@ -11,7 +11,7 @@ from tests.unit.lifecycle.builders import at
 from bench.queueing.cluster import Cluster, Decision, Run
 from bench.queueing.policies import Estimates
 from muster.queueing.ends import JobEnd, RemainingTime
-from muster.queueing.preemption import PreemptibleJob, Preemption, place_of
+from muster.queueing.preemption import Preemption, PreemptionCandidate, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import WaitingJob
@@ -100,9 +100,9 @@ class Muster:
     def _is_preemptible(self, run: Run) -> bool:
         return self.uses_preemptible and run.job.preemptible
 
-    def _holder(self, run: Run) -> PreemptibleJob:
+    def _holder(self, run: Run) -> PreemptionCandidate:
         place = None if self._is_preemptible(run) else place_of(waiting_job(run))
-        return PreemptibleJob(run.job.name, at(run.since or 0.0), place=place)
+        return PreemptionCandidate(run.job.name, at(run.since or 0.0), place=place)
 
     def _waiting_job(self, run: Run, now: float) -> WaitingJob:
         seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None

@@ -22,12 +22,12 @@ from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
-from muster.queueing.preemption import PreemptibleJob, Preemption
+from muster.queueing.preemption import Preemption, PreemptionCandidate
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.short_estimates import ShortEstimates
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Placed, QueueDecision, StartEstimate
+from muster.world.queuedecision import NotPlaced, Placed, Preemptors, QueueDecision, StartEstimate
 from muster.world.quotas import QuotaView
 
 # Heartbeats grow old without any watch telling so.
@@ -104,8 +104,8 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
-        self._preemptible: dict[Key, tuple[str, PreemptibleJob]] = {}  # those that hold nodes, each with its uid
-        self._preempted_by: Mapping[str, tuple[str, ...]] | None = None  # by uid; None: there is no plan yet
+        self._candidates: dict[Key, tuple[str, PreemptionCandidate]] = {}  # those that hold nodes, each with its uid
+        self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
         bus.nodes_freed.subscribe(self.replan)
@@ -134,21 +134,21 @@ class Queue:
                 self._uids[key] = job_uid
         self.note_decided(key)
 
-    def set_preemptible(self, key: Key, job_uid: str, job: PreemptibleJob | None) -> None:
-        """Set the preemptible job that holds nodes; None = the job holds none, or is not preemptible."""
-        was = self._preemptible.pop(key, None)
+    def set_preemption_candidate(self, key: Key, job_uid: str, job: PreemptionCandidate | None) -> None:
+        """Set the job that holds nodes and may have to give way; None = it holds none, or gives way to none."""
+        was = self._candidates.pop(key, None)
         if job is not None:
-            self._preemptible[key] = job_uid, job
+            self._candidates[key] = job_uid, job
             if was is None:
                 self._stale.set()  # other jobs may have its nodes now
 
     def preemption(self) -> Preemption:
         """The jobs that hold nodes and may have to give way."""
         nodes_of = self._cluster.fleet.nodes_of
-        return Preemption({uid: job for uid, job in self._preemptible.values() if nodes_of(uid)})
+        return Preemption({uid: job for uid, job in self._candidates.values() if nodes_of(uid)})
 
-    def preempted_by(self, job_uid: str) -> tuple[str, ...] | None:
-        """The names of the jobs that a preemptible job gives its nodes to; None: there is no plan yet."""
+    def preempted_by(self, job_uid: str) -> Preemptors | None:
+        """The jobs that a job gives its nodes to; None: there is no plan yet."""
         return None if self._preempted_by is None else self._preempted_by.get(job_uid, ())
 
     def note_decided(self, key: Key) -> None:
@@ -161,7 +161,7 @@ class Queue:
     def forget(self, key: Key) -> None:
         """Remove a job that is gone."""
         self._gave_back.pop(key, None)
-        self._preemptible.pop(key, None)
+        self._candidates.pop(key, None)
         if key in self._uids:
             self.set_waiting(key, self._uids[key], None)
         self.note_decided(key)
@@ -257,9 +257,9 @@ class Queue:
             self._decisions, self.reserved = {}, frozenset()
             _pending.clear()
 
-    def _note_preempted(self, preempted_by: Mapping[str, tuple[str, ...]]) -> None:
+    def _note_preempted(self, preempted_by: Mapping[str, Preemptors]) -> None:
         old, self._preempted_by = self._preempted_by, preempted_by
-        for key, (uid, _) in list(self._preemptible.items()):
+        for key, (uid, _) in list(self._candidates.items()):
             if old is None or old.get(uid) != preempted_by.get(uid):
                 self._bus.job_changed.publish(key)
 

@@ -38,7 +38,7 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
-from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, preemptible_job, queue_needs
+from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, preemption_candidate, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
@@ -49,6 +49,7 @@ from muster.status.report import Announcement, State, StatusReport
 from muster.status.start_estimate import first_time_of
 from muster.world.checks import NodeChecks
 from muster.world.job import JobWorld
+from muster.world.queuedecision import Preemptors
 
 RETRY_FIRST_SECONDS = 0.2
 RETRY_LIMIT_SECONDS = 30.0
@@ -297,7 +298,7 @@ class Reconciler:
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
             self._queue.set_waiting(key, uid, None)
-            self._queue.set_preemptible(key, uid, None)
+            self._queue.set_preemption_candidate(key, uid, None)
             return _without_record(world, record)
         needs = queue_needs(world)
         if needs.returned_nodes is not None:
@@ -306,7 +307,7 @@ class Reconciler:
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
-        self._queue.set_preemptible(key, uid, preemptible_job(world, place))
+        self._queue.set_preemption_candidate(key, uid, preemption_candidate(world, place))
         answers = replace(
             world,
             queue_decision=self._queue.decision_of(uid),
@@ -353,7 +354,7 @@ class Reconciler:
             preemptible=job.spec.queueing.preemptible,
         )
 
-    def _preempted_by(self, job: TrainingJob) -> tuple[str, ...] | None:
+    def _preempted_by(self, job: TrainingJob) -> Preemptors | None:
         """The jobs that the job gives its nodes to, by the names that its people may see."""
         names, namespace = self._queue.preempted_by(job.metadata.uid), job.metadata.namespace
         viewer = None if self._cluster.policy().queueing.show_jobs_of_other_namespaces else namespace

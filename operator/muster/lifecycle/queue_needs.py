@@ -9,7 +9,7 @@ from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import Place, PreemptibleJob
+from muster.queueing.preemption import Place, PreemptionCandidate
 from muster.record.attempts import PREEMPTED, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
@@ -80,7 +80,7 @@ def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
     return seconds * 2 if unsaved else seconds
 
 
-def preemptible_job(world: JobWorld, place: Place) -> PreemptibleJob | None:
+def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate | None:
     """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes
     that Muster can have given back: an ejected one follows no request.
 
@@ -89,12 +89,12 @@ def preemptible_job(world: JobWorld, place: Place) -> PreemptibleJob | None:
     job, record = world.job, world.gang.spec if world.gang else None
     if record is None or record.ejected or not job.wants_nodes:
         return None
-    preemptible, gave_way = job.spec.queueing.preemptible, record.reason == PREEMPTED and not record.members
-    if not (preemptible or record.backfilled or gave_way):
+    preemptible, has_left = job.spec.queueing.preemptible, record.reason == PREEMPTED and not record.members
+    if not (preemptible or record.backfilled or has_left):
         return None
     leaves = not record.members or (record.evacuation is not None and record.evacuation.reason == PREEMPTED)
     old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
-    return PreemptibleJob(place[-1], record.time, leaves, None if preemptible else place, old_nodes)
+    return PreemptionCandidate(place[-1], record.time, leaves, None if preemptible else place, old_nodes)
 
 
 def request_of(world: JobWorld) -> Request | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced
+from muster.world.queuedecision import NotPlaced, Preemptors
 
 Place = tuple[int, datetime, str]
 """A place in the queue among jobs that are neither preemptible nor replacements; who comes first has the least."""
@@ -42,7 +42,7 @@ def place_of(job: WaitingJob) -> Place:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptibleJob:
+class PreemptionCandidate:
     """A job that holds nodes and may have to give way.
 
     Attributes:
@@ -71,11 +71,11 @@ class Preemption:
 
     Attributes:
         jobs: those that hold nodes, by uid.
-        to: filled in by the plan: the names of the jobs that each of them gives way to, by uid.
+        to: filled in by the plan: the jobs that each of them gives way to, by uid.
     """
 
-    jobs: Mapping[str, PreemptibleJob] = field(default_factory=dict)
-    to: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    jobs: Mapping[str, PreemptionCandidate] = field(default_factory=dict)
+    to: dict[str, Preemptors] = field(default_factory=dict)
 
     def uids_for(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job; a gang that waits for a replacement is none of them."""

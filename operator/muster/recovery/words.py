@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from muster.api.gang import Corruption, Examination, GangSpec, Level
 from muster.api.trainingjob import TrainingJob
 from muster.world.names import shortened
+from muster.world.queuedecision import Preemptors
 
 SHOWN_SUSPECTS = 4
 
@@ -35,7 +36,7 @@ _GOES_ON = (
 )
 
 
-def gives_way_text(job: TrainingJob, preempted_by: Sequence[str] | None) -> str:
+def gives_way_text(job: TrainingJob, preempted_by: Preemptors | None) -> str:
     """Return why a job leaves, and to which jobs it gives way, as a verb: `backfills and gives way to team-a/llama`."""
     is_what = "is preemptible" if job.spec.queueing.preemptible else "backfills"
     return f"{is_what} and gives way to {shortened(preempted_by or ('another job',))}"

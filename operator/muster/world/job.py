@@ -16,7 +16,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import Fleet, SilentShare
 from muster.world.names import gang_name, pod_name_in
-from muster.world.queuedecision import QueueDecision, StartEstimate
+from muster.world.queuedecision import Preemptors, QueueDecision, StartEstimate
 from muster.world.views import ContainerView, LauncherView, NodeView, PodView
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ class JobWorld:
         dark: of all nodes, by their heartbeats.
         queue_decision: place in the queue of a job that waits for nodes; None before it is queued.
         start_estimate: when a job that waits for nodes starts; None where that is not estimated.
-        preempted_by: the jobs that a preemptible job has to give its nodes to, by name; None: no plan says it yet.
+        preempted_by: the jobs that it has to give its nodes to; None: no plan says it yet.
         leader_age_seconds: for how long this process has been the leader.
         ahead_seconds: by how much the wall clock of this process is ahead of the API server's; None: not known.
         attempt_age_seconds: for how long this process has seen the record with this attempt and this time.
@@ -197,7 +197,7 @@ class JobWorld:
     dark: SilentShare = SilentShare()
     queue_decision: QueueDecision | None = None
     start_estimate: StartEstimate | None = None
-    preempted_by: tuple[str, ...] | None = ()
+    preempted_by: Preemptors | None = ()
     leader_age_seconds: float = 0.0
     ahead_seconds: float | None = None
     attempt_age_seconds: float = 0.0

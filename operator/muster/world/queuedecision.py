@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+Preemptors = tuple[str, ...]
+"""The names of the jobs that another job has to give its nodes to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:

@@ -17,7 +17,7 @@ from muster.controller.queue import Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.preemption import PreemptibleJob
+from muster.queueing.preemption import PreemptionCandidate
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
@@ -119,7 +119,7 @@ async def test_who_has_left_makes_room(keeper: Keeper) -> None:
 async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(keeper: Keeper) -> None:
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
     assert keeper.queue.preempted_by("spot") is None, "no plan says it"
-    keeper.queue.set_preemptible(("ns", "spot"), "spot", PreemptibleJob("ns/spot", EPOCH))
+    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", PreemptionCandidate("ns/spot", EPOCH))
     await until(lambda: keeper.queue.preempted_by("spot") == ())
     keeper.rung.clear()
     keeper.put("a", 2)

@@ -9,7 +9,7 @@ from tests.unit.queueing.builders import told, wants
 
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.preemption import PreemptibleJob, Preemption
+from muster.queueing.preemption import Preemption, PreemptionCandidate
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -33,7 +33,9 @@ def fleet_of(text: str) -> Fleet:
 
 def running(*names: str, leaves: str = "") -> Preemption:
     """Preemptible jobs of these names hold nodes, each younger than the one before."""
-    jobs = [(name, PreemptibleJob(f"default/{name}", at(number), name in leaves)) for number, name in enumerate(names)]
+    jobs = [
+        (name, PreemptionCandidate(f"default/{name}", at(number), name in leaves)) for number, name in enumerate(names)
+    ]
     return Preemption(dict(jobs))
 
 
@@ -133,7 +135,7 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
 
 def test_nodes_of_jobs_that_give_way_are_no_nodes_in_use() -> None:
     fleet = fleet_of("b1/r1:.ppxxqq")
-    giving = Preemption(running("p").jobs | {"q": PreemptibleJob("default/q", at(0), place=(0, at(0), ""))})
+    giving = Preemption(running("p").jobs | {"q": PreemptionCandidate("default/q", at(0), place=(0, at(0), ""))})
     answer = plan(fleet, giving, wants("c", 5))["c"]
     assert isinstance(answer, NotPlaced)
     short = answer.shortfall
@@ -157,7 +159,7 @@ def test_what_gives_way_to_another_job_is_reserved_for_that_one() -> None:
 
 def test_who_has_left_the_nodes_already_is_not_asked_again() -> None:
     preemption = Preemption(
-        {"p": PreemptibleJob("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))}
+        {"p": PreemptionCandidate("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))}
     )
     found = plan(fleet_of("b1/r1:pp b1/r2:p"), preemption, wants("a", 2, required="rack"))
     assert told(found) == {"a": "WaitingForPreemption"}
@@ -234,14 +236,14 @@ def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> No
     ],
 )
 def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool) -> None:
-    holder = PreemptibleJob("default/b", at(0), place=(0, at(5), "default/b"))
+    holder = PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b"))
     preemption = Preemption({"b": holder})
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
     assert preemption.to == ({"b": (job.name,)} if gives else {})
 
 
 def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> None:
-    holder = PreemptibleJob("default/b", at(0), place=(0, at(5), "default/b"))
+    holder = PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b"))
     job = wants("b", 1, kept=("r1-0",), replacement=True)
     assert Preemption({job.job_uid: holder, "other": holder}).in_order(job) == ["other"]
 

@@ -11,7 +11,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import queue, tree, wants
 
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.preemption import PreemptibleJob, Preemption
+from muster.queueing.preemption import Preemption, PreemptionCandidate
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
@@ -38,7 +38,7 @@ def starts(
     lasts: Mapping[str, float] | None = None,
     limits: Mapping[str, int] | None = None,
     held: Mapping[str, int] | None = None,
-    giving: Mapping[str, PreemptibleJob] | None = None,
+    giving: Mapping[str, PreemptionCandidate] | None = None,
 ) -> dict[str, tuple[float | None, str]]:
     """The estimates by job, as seconds from now and the reason.
 
@@ -238,7 +238,7 @@ def test_replacements_come_first_and_have_none() -> None:
     ]
 
 
-GIVES_WAY = PreemptibleJob("default/p", at(0))
+GIVES_WAY = PreemptionCandidate("default/p", at(0))
 AFTER_A_SAVE = (0, "other jobs give way after a save")
 
 
@@ -272,7 +272,7 @@ def test_what_a_job_leaves_beside_is_free_for_all() -> None:
     ],
 )
 def test_a_job_counts_as_gone_for_those_to_which_it_gives_way(
-    holder: PreemptibleJob, job: WaitingJob, seconds: float
+    holder: PreemptionCandidate, job: WaitingJob, seconds: float
 ) -> None:
     fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
     assert starts(fleet, [job], {"a": 600, "p": HOUR}, giving={"p": holder})["job"][0] == seconds
