@@ -10,10 +10,10 @@ be known.
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from functools import cache
 
 from muster.placement.domain import Path
 from muster.placement.fleet_index import PART, NodeEligibility
@@ -151,6 +151,7 @@ class _Walk:
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
+        self._after_holders: dict[frozenset[str], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
@@ -226,11 +227,11 @@ class _Walk:
         """Return the domain that can hold a job first, with its nodes by the time at which they are free."""
         yield from Space(self._fleet).prepare(job.request)
         levels = len(self._fleet.policy.topology.levels)
-        after = self._after_for(job)
+        giving = self._preemption.uids_for(job) | self._leaving | {job.job_uid}
         best: _Choice | None = None
         in_best: _ByTime = []
         for path, nodes in usable_nodes(self._fleet, job.request).items():
-            by_time = yield from self._by_time(nodes, after)
+            by_time = yield from self._by_time(nodes, job.job_uid, giving)
             choice = _choice(path, by_time, job.request, levels)
             if choice is not None and (best is None or choice.order < best.order):
                 best, in_best = choice, by_time
@@ -245,7 +246,7 @@ class _Walk:
         self._names[job.job_uid], self._bases[job.job_uid] = job.name, lasts.basis
 
     def _by_time(
-        self, nodes: Sequence[NodeEligibility], after: Callable[[frozenset[str]], _Freed]
+        self, nodes: Sequence[NodeEligibility], own_uid: str, giving: AbstractSet[str]
     ) -> Generator[None, None, _ByTime]:
         """Return the nodes of a domain by the time at which they are free, those that are free first come first."""
         groups: dict[_Freed, list[NodeEligibility]] = {}
@@ -256,24 +257,23 @@ class _Walk:
             if node.why is not None and not node.holders:
                 freed = _FULL
             else:
-                freed = after(node.holders)
+                freed = self._after(node.holders, own_uid, giving)
                 kept = self._kept.get(node.entry.name)
                 if kept is not None:
                     freed = max(kept, freed, key=_order)
             groups.setdefault(freed, []).append(node)
         return sorted(groups.items(), key=lambda group: _order(group[0]))
 
-    def _after_for(self, job: WaitingJob) -> Callable[[frozenset[str]], _Freed]:
-        """Return when a job may have a node, as a function of the holders of the node; the job itself is none."""
-        giving = self._preemption.uids_for(job) | self._leaving
-
-        @cache
-        def after(holders: frozenset[str]) -> _Freed:
-            others = holders - {job.job_uid}
-            ends = (self._end_of(holder)[0] for holder in others - giving)
-            return max(ends, key=_order, default=_GIVEN if others else _FREE)
-
-        return after
+    def _after(self, holders: frozenset[str], own_uid: str, giving: AbstractSet[str]) -> _Freed:
+        """Return when a job may have a node: the last of the holders that do not give it back has ended."""
+        remaining = holders if holders.isdisjoint(giving) else holders - giving
+        if not remaining:
+            return _GIVEN if holders - {own_uid} else _FREE
+        freed = self._after_holders.get(remaining)
+        if freed is None:
+            freed = max((self._end_of(holder)[0] for holder in remaining), key=_order)
+            self._after_holders[remaining] = freed
+        return freed
 
     def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
         if holder not in self._holders:
