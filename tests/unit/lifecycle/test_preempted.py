@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.testbed import JOB, OneJob, steps
 
-from muster.api.trainingjob import CompletionResult
 from muster.api.base import rfc3339
+from muster.api.trainingjob import CompletionResult
 from simulate.apiserver import Where
 from simulate.surroundings import NAMESPACE
 from simulate.training import OnRequest, Script
