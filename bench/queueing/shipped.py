@@ -36,8 +36,8 @@ class Muster:
 
     A job that gives way saves at no cost, and loads its checkpoint when it starts again.
 
-    No answer depends on the jobs behind. So the plan is that of the first jobs where these leave no free node, apart
-    from the plans that are timed.
+    No answer depends on the jobs behind. So where no job passes what is reserved for others, the plan is that of the
+    first jobs if these leave no free node, apart from the plans that are timed.
 
     Attributes:
         plans: seconds of a core of each plan that was timed.
@@ -57,13 +57,18 @@ class Muster:
         estimates = f" x{self.estimates.factor:g}" if self.estimates else ""
         return f"Muster{estimates}{', preemptible' if self.uses_preemptible else ''}"
 
+    @property
+    def _lends_reserved(self) -> bool:
+        """Whether jobs may pass what is reserved for others."""
+        return self.estimates is not None or self.uses_preemptible
+
     def decide(self, cluster: Cluster) -> Decision:
         """Plan, as the operator does."""
         if not cluster.free:  # no answer can be a place
             return Decision(())
         self._made += 1
         timed = self._made % TIMED_EVERY == 1
-        if not timed and len(cluster.queue) > FIRST_JOBS:
+        if not timed and not self._lends_reserved and len(cluster.queue) > FIRST_JOBS:
             decision, unassigned = self._decide(cluster, cluster.queue[:FIRST_JOBS], timed)
             if unassigned == 0:
                 return decision
@@ -85,7 +90,7 @@ class Muster:
                 unassigned -= len(starts[-1][1])
                 if step[1].answer.backfills:
                     self._backfilled.add(step[0])
-            if unassigned == len(reserved) and not timed and not self.estimates and not self.uses_preemptible:
+            if unassigned == len(reserved) and not timed and not self._lends_reserved:
                 break
         leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.to]
         for run in leaves:

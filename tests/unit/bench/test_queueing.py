@@ -5,7 +5,7 @@ import pytest
 from bench.queueing import shipped
 from bench.queueing.cluster import CHECKPOINT_SECONDS, NodeSeconds, Policy, Run, Simulation, an_empty_cluster, simulate
 from bench.queueing.outcome import fairness, figures_of, percentile
-from bench.queueing.policies import Conservative, Easy, Fifo, NoReservations, Oracle, Profile
+from bench.queueing.policies import Conservative, Easy, Estimates, Fifo, NoReservations, Oracle, Profile
 from bench.queueing.published import KALOS, PHILLY, SEREN
 from bench.queueing.shipped import Muster
 from bench.queueing.workload import (
@@ -119,12 +119,15 @@ def test_muster_reserves_what_a_waiting_job_could_use() -> None:
     assert all(longest <= whole for longest, whole in zip(plans.longest_steps, plans.plans, strict=True))
 
 
-def test_a_plan_of_the_first_jobs_starts_what_the_whole_plan_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [Muster, lambda: Muster(Estimates(2)), lambda: Muster(None, uses_preemptible=True)])
+def test_a_plan_of_the_first_jobs_starts_what_the_whole_plan_starts(
+    make: type[Policy], monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = draw("kalos", 2, 64, 4, 0.9, required=0.5)
 
     def begun(first: int) -> list[float | None]:
         monkeypatch.setattr(shipped, "FIRST_JOBS", first)
-        return [run.first_start for run in simulate(Muster(), jobs, 64, 4, 2).runs]
+        return [run.first_start for run in simulate(make(), jobs, 64, 4, 2).runs]
 
     assert begun(2) == begun(len(jobs))
 
