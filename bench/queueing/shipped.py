@@ -64,7 +64,7 @@ class Muster:
 
     def decide(self, cluster: Cluster) -> Decision:
         """Plan, as the operator does."""
-        if not cluster.free:  # no answer can be a place
+        if not cluster.free and not self._may_give_way(cluster):  # no job can start
             return Decision(())
         self._made += 1
         timed = self._made % TIMED_EVERY == 1

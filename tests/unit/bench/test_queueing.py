@@ -119,6 +119,11 @@ def test_muster_reserves_what_a_waiting_job_could_use() -> None:
     assert all(longest <= whole for longest, whole in zip(plans.longest_steps, plans.plans, strict=True))
 
 
+def test_preemptible_jobs_give_way_where_no_node_is_free() -> None:
+    jobs = a_job("whole", 8, 9, preemptible=True), a_job("next", 1, 1, arrival=HOUR)
+    assert starts(Muster(None, uses_preemptible=True), *jobs) == {"whole": 0, "next": 1}
+
+
 @pytest.mark.parametrize("make", [Muster, lambda: Muster(Estimates(2)), lambda: Muster(None, uses_preemptible=True)])
 def test_a_plan_of_the_first_jobs_starts_what_the_whole_plan_starts(
     make: type[Policy], monkeypatch: pytest.MonkeyPatch
