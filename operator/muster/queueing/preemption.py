@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from muster.queueing.charges import Charged
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Preemptors
 
@@ -60,10 +61,6 @@ class PreemptionCandidate:
     place: Place | None = None
     old_nodes: frozenset[str] = frozenset()
 
-    def may_give_way_to(self, job: WaitingJob) -> bool:
-        """Whether a waiting job may have its nodes."""
-        return not job.preemptible and (self.place is None or job.replacement or place_of(job) < self.place)
-
 
 @dataclass(slots=True)
 class Preemption:
@@ -72,15 +69,16 @@ class Preemption:
     Attributes:
         jobs: those that hold nodes, by uid.
         to: filled in by the plan: the jobs that each of them gives way to, by uid.
+        charged: set by the plan: which jobs stand behind the others.
     """
 
     jobs: Mapping[str, PreemptionCandidate] = field(default_factory=dict)
     to: dict[str, Preemptors] = field(default_factory=dict)
+    charged: Charged = field(default_factory=Charged)
 
     def uids_for(self, job: WaitingJob) -> frozenset[str]:
-        """The uids of those that may give way to a waiting job; a gang that waits for a replacement is none of them."""
-        others = ((uid, holder) for uid, holder in self.jobs.items() if uid != job.job_uid)
-        return frozenset(uid for uid, holder in others if holder.may_give_way_to(job))
+        """The uids of those that may give way to a waiting job."""
+        return frozenset(uid for uid, holder in self.jobs.items() if self._may_give_way(uid, holder, job))
 
     def in_order(self, job: WaitingJob) -> list[str]:
         """The same in the order in which they give way: who leaves already comes first, then who has run least."""
@@ -90,6 +88,23 @@ class Preemption:
             return holder.leaves or uid in self.to, holder.since, uid
 
         return sorted(self.uids_for(job), key=spared, reverse=True)
+
+    def _may_give_way(self, uid: str, holder: PreemptionCandidate, job: WaitingJob) -> bool:
+        """Whether a waiting job may have a holder's nodes.
+
+        A gang that backfills has its own place while it waits for a replacement, too. Otherwise two of them could give
+        way to each other in turn.
+        """
+        if job.preemptible or holder.place is None:
+            return not job.preemptible
+        if job.replacement and job.job_uid not in self.jobs:
+            return True
+        namespace = holder.name.partition("/")[0]
+        behind = self._is_charged(job.namespace, job.job_uid), self._is_charged(namespace, uid)
+        return (behind[0], place_of(job)) < (behind[1], holder.place)
+
+    def _is_charged(self, namespace: str, uid: str) -> bool:
+        return self.charged.payer(namespace, uid) is not None
 
     def preempt(self, uids: Collection[str], to: str) -> None:
         """Have these jobs give way to a waiting one."""

@@ -126,7 +126,9 @@ def plan_steps(
     queue = order(waiting, charged)
     accounts = Limits(limits, held), Quotas(fleet, quotas)
     reserved = {} if reserved is None else reserved
-    desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption or Preemption(), starts or {})
+    preemption = preemption or Preemption()
+    preemption.charged = charged
+    desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption, starts or {})
     for position, job in enumerate(queue, start=1):
         desk.kept = 0
         answer = yield from _guarded(desk, job)

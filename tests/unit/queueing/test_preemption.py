@@ -9,7 +9,8 @@ from tests.unit.queueing.builders import told, wants
 
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.preemption import Preemption, PreemptionCandidate
+from muster.queueing.charges import Charged
+from muster.queueing.preemption import Preemption, PreemptionCandidate, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -243,9 +244,53 @@ def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool)
 
 
 def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> None:
-    holder = PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b"))
     job = wants("b", 1, kept=("r1-0",), replacement=True)
-    assert Preemption({job.job_uid: holder, "other": holder}).in_order(job) == ["other"]
+    own = PreemptionCandidate(job.name, at(0), place=place_of(job))
+    other = PreemptionCandidate("default/c", at(0), place=(0, at(99), "default/c"))
+    assert Preemption({job.job_uid: own, "other": other}).in_order(job) == ["other"]
+@pytest.mark.parametrize(
+    ("charged", "gives"),
+    [
+        pytest.param(set(), True, id="none is charged"),
+        pytest.param({"bad"}, False, id="the older one stands behind"),
+        pytest.param({"bad", "default"}, True, id="both stand behind"),
+    ],
+)
+def test_who_backfills_gives_way_to_no_older_job_that_stands_behind_it(charged: set[str], gives: bool) -> None:
+    preemption = Preemption({"b": PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b"))})
+    older = wants("older", 4, seconds=1, namespace="bad")
+    list(
+        plan_steps(
+            fleet_of("b1/r1:..bb"),
+            [older],
+            {},
+            {},
+            charged=Charged(namespaces=frozenset(charged)),
+            preemption=preemption,
+        )
+    )
+    assert bool(preemption.to) == gives
+
+
+@pytest.mark.parametrize(
+    ("replaces", "gives"),
+    [
+        pytest.param("plain", True, id="of a gang that does not"),
+        pytest.param("uid-of-younger", False, id="of a younger gang that backfills as well"),
+        pytest.param("uid-of-older", True, id="of an older one"),
+    ],
+)
+def test_who_backfills_gives_way_to_replacements(replaces: str, gives: bool) -> None:
+    holders = {
+        "b": PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b")),
+        "uid-of-older": PreemptionCandidate("default/older", at(0), place=(0, at(1), "default/older")),
+        "uid-of-younger": PreemptionCandidate("default/younger", at(0), place=(0, at(9), "default/younger")),
+    }
+    preemption = Preemption(holders)
+    seconds = {"uid-of-older": 1, "uid-of-younger": 9}.get(replaces, 9)
+    job = wants(replaces.removeprefix("uid-of-"), 1, seconds=seconds, replacement=True, kept=("r1-0",))
+    list(plan_steps(fleet_of("b1/r1:xbb"), [job], {}, {}, preemption=preemption))
+    assert bool(preemption.to) == gives
 
 
 def test_a_long_queue_tries_few_jobs_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
