@@ -312,9 +312,10 @@ class Queue:
                 self._log_failure(*step)
                 began_at = now
             began_at += await slices.pause()
-        # A job that has left meanwhile, or waits for something else now, gets no answer.
+        # A job that has left meanwhile, or waits for something else now, gets no answer. While it waits for anything,
+        # the next plan says whether others still give way to it: they are not asked anew for each of its changes.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
-        waiting = {asked[uid].name for uid in decisions}
+        waiting = {asked[uid].name for uid in asked.keys() & self._entries.keys()}
         preempted_by = {uid: tuple(name for name in to if name in waiting) for uid, to in preemption.to.items()}
         self._note_preempted({uid: to for uid, to in preempted_by.items() if to})
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)

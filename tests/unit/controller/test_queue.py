@@ -226,6 +226,30 @@ async def test_who_leaves_while_a_plan_is_made_is_not_told_of_it(
     assert ("ns", "b") not in keeper.rung
 
 
+async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
+    keeper.queue.set_preemptible(("ns", "spot"), "spot", PreemptibleJob("ns/spot", EPOCH))
+    keeper.put("a", 2)
+    await until(lambda: keeper.queue.preempted_by("spot") == ("ns/a",))
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+    solve, said = Space.solve, list[float]()
+
+    def changes(space: Space, request: Request) -> Any:
+        if len(said) < 20:
+            said.append(len(said) + 1.0)
+            keeper.queue.set_waiting(("ns", "a"), "a", waiting("a", 2, expected_seconds=said[-1]))
+        return solve(space, request)
+
+    monkeypatch.setattr(Space, "solve", changes)
+    keeper.rung.clear()
+    keeper.queue.replan()
+    await until(lambda: len(said) == 20 and keeper.answer("a") is not None)
+    assert ("ns", "spot") not in keeper.rung
+    assert keeper.queue.preempted_by("spot") == ("ns/a",)
+
+
 async def test_a_level_that_the_policy_no_longer_names_is_not_told(scene: Any) -> None:
     fleet = scene.cluster.fleet
     fleet.put_node(a_node("n0"))
