@@ -44,10 +44,12 @@ class Obstacle:
     Attributes:
         status_report: for the status; None where only the API server's answer about the template is missing.
         wake_in_seconds: after this long to decide again though nothing changes; None: never.
+        keeps_place: whether the job stays in the queue meanwhile: the API server has accepted it before a change.
     """
 
     status_report: StatusReport | None
     wake_in_seconds: float | None = None
+    keeps_place: bool = False
 
 
 def plan(world: JobWorld, settings: WorkerSettings) -> Plan:
@@ -94,7 +96,8 @@ def obstacle_of(world: JobWorld) -> Obstacle | None:
         return Obstacle(StatusReport(State.STALLED, *blocked))
     verdict = world.template_verdict
     if verdict is None or verdict.generation != world.job.metadata.generation:
-        return Obstacle(None)  # what the API server has not looked at may have any shape
+        # What the API server has not looked at may have any shape. The template never changes.
+        return Obstacle(None, keeps_place=verdict is not None and verdict.kind is VerdictKind.ACCEPTED)
     if verdict.kind is VerdictKind.REFUSED:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED

@@ -110,6 +110,7 @@ def request_of(world: JobWorld) -> Request | None:
             if nodeless
             else None
         )
-    if obstacle_of(world) is not None:
+    obstacle = obstacle_of(world)
+    if obstacle is not None and not obstacle.keeps_place:
         return None
     return placing.gang_request(world, with_firm_exclusions(world, record) if record else None)

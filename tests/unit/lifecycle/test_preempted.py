@@ -57,6 +57,30 @@ def test_who_is_not_preemptible_does_not_give_way(training: Jobs) -> None:
     assert job.levels == ["Start"]
 
 
+def test_it_leaves_once_however_often_the_other_job_is_edited(training: Jobs) -> None:
+    timeout = {"directory": f"/ckpt/{JOB}", "saveTimeoutSeconds": 30}
+    job = training(script=steps(900, every=10_000), checkpoint=timeout, **PREEMPTIBLE)
+    other = job.submit("other", 3, steps(20))
+    job.until(lambda: job.record.evacuation is not None)
+    deadline = job.record.evacuation.deadline
+    for seconds in range(1, 11):
+        job.edit("other", expects(seconds))
+        job.run(3.0)
+        assert job.record.evacuation is None or job.record.evacuation.deadline == deadline
+    job.until(lambda: job.attempt_of(other) == 1, 30.0)
+    assert not job.notes("EvacuationCancelled")
+
+
+def test_what_is_reserved_for_a_job_stays_so_when_it_is_edited(training: Jobs) -> None:
+    job = training(script=steps(200))
+    job.submit("big", 3, steps(20))
+    job.submit("small", 1, steps(20))
+    for seconds in range(1, 11):
+        job.edit("big", expects(seconds))
+        job.run(3.0)
+    assert not job.attempt_of(job.job("small")["metadata"]["uid"])
+
+
 def test_one_that_has_not_started_gives_its_nodes_back_at_once(submitted: Jobs) -> None:
     job = submitted(script=steps(20), **PREEMPTIBLE)
     job.until(lambda: job.attempt == 1)
