@@ -32,6 +32,8 @@ from muster.world.quotas import QuotaView
 
 # Heartbeats grow old without any watch telling so.
 REPLAN_SECONDS = 15.0
+# A new leader's first plan waits this long at most for the API server's answers about templates.
+CHECKS_SECONDS = 15.0
 # A plan of a long queue takes its time: at most this share of it is spent on planning.
 PLANNING_SHARE = 0.2
 MEASURE_SECONDS = 15.0
@@ -96,6 +98,8 @@ class Queue:
         self._uids: dict[Key, str] = {}
         self._decisions: dict[str, QueueDecision] = {}
         self._unseen: set[Key] = set()
+        self._unchecked: set[Key] = set()
+        self._checks_until = float("-inf")
         self._stale = asyncio.Event()
         self._failed: dict[str, str] = {}  # jobs that planning failed at -> how
         self.reserved: frozenset[str] = frozenset()  # free nodes that wait for the rest of a gang
@@ -115,6 +119,13 @@ class Queue:
         """Make no plan before these jobs have been looked at once: a new leader must not serve first the job it sees
         first."""
         self._unseen = set(keys)
+        self._checks_until = self._clock() + CHECKS_SECONDS
+
+    def await_check(self, key: Key) -> None:
+        """Wait for the next look at a job, too: it can wait for nodes once the API server has accepted its template.
+        A new leader would otherwise serve first the job whose answer comes first."""
+        if self._clock() < self._checks_until:
+            self._unchecked.add(key)
 
     def set_waiting(self, key: Key, job_uid: str, waiting: WaitingJob | None, waited_seconds: float = 0.0) -> None:
         """Set what a job waits for now, and for how long it has already waited; None = it waits no longer."""
@@ -153,10 +164,16 @@ class Queue:
 
     def note_decided(self, key: Key) -> None:
         """Note that a job of `expect` has been looked at, or is gone."""
-        if self._unseen:
+        if self._unseen or self._unchecked:
             self._unseen.discard(key)
-            if not self._unseen:
+            self._unchecked.discard(key)
+            if not self.awaits_jobs:
                 self._stale.set()
+
+    @property
+    def awaits_jobs(self) -> bool:
+        """Whether jobs of `expect` have not been looked at, or may soon wait for nodes."""
+        return bool(self._unseen or (self._unchecked and self._clock() < self._checks_until))
 
     def forget(self, key: Key) -> None:
         """Remove a job that is gone."""
@@ -232,7 +249,7 @@ class Queue:
                 async with asyncio.timeout(REPLAN_SECONDS):  # wait_for can lose a cancellation before Python 3.12
                     await self._stale.wait()
             self._stale.clear()
-            if self._unseen:
+            if self.awaits_jobs:
                 continue
             began_at = self._clock()
             _reserved_seconds.inc(len(self.reserved) * (began_at - counted_until))

@@ -37,7 +37,7 @@ from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.lifecycle.plan import Action, ApplySupport, CommitGang, CreatePod, Plan
+from muster.lifecycle.plan import Action, ApplySupport, CheckTemplate, CommitGang, CreatePod, Plan
 from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, preemption_candidate, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
@@ -315,6 +315,8 @@ class Reconciler:
             preempted_by=self._preempted_by(job),
         )
         plan = self._plan(key, answers)
+        if any(isinstance(action, CheckTemplate) for action in plan.actions):
+            self._queue.await_check(key)
         if plan.unprepared is None:
             # Who has just done something goes on at once; who only waits can wait for several changes together.
             idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)

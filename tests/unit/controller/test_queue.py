@@ -13,7 +13,7 @@ from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import slices
-from muster.controller.queue import Queue
+from muster.controller.queue import CHECKS_SECONDS, Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
@@ -105,6 +105,23 @@ async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keep
     await until(lambda: keeper.queue.decision_of("b"))
     assert isinstance(keeper.queue.decision_of("a").answer, Placed)  # type: ignore[union-attr]
     assert isinstance(keeper.queue.decision_of("b").answer, NotPlaced)  # type: ignore[union-attr]
+
+
+async def test_a_new_leader_waits_for_answers_about_templates_and_no_longer_than_it_may(scene: Any) -> None:
+    times = [0.0]
+    queue = Queue(scene.cluster, scene.bus, clock=lambda: times[0])
+    keys = [("ns", "a"), ("ns", "b")]
+    queue.expect(keys)
+    for key in keys:
+        queue.set_waiting(key, key[1], None)
+        queue.await_check(key)
+    assert queue.awaits_jobs
+    queue.set_waiting(keys[0], "a", waiting("a"))
+    assert queue.awaits_jobs
+    times[0] = CHECKS_SECONDS
+    assert not queue.awaits_jobs
+    queue.await_check(keys[0])
+    assert not queue.awaits_jobs
 
 
 async def test_who_has_left_makes_room(keeper: Keeper) -> None:

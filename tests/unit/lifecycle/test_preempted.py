@@ -10,6 +10,7 @@ from tests.unit.lifecycle.testbed import JOB, OneJob, steps
 from muster.api.base import rfc3339
 from muster.api.trainingjob import CompletionResult
 from simulate.apiserver import Where
+from simulate.client import Way
 from simulate.surroundings import NAMESPACE
 from simulate.training import OnRequest, Script
 
@@ -124,6 +125,45 @@ def test_the_operator_may_die_after_any_write(training: Jobs, writes: int) -> No
     gives_way(job)
     job.until(lambda: job.has_ended("other"))
     job.succeeds()
+
+
+@pytest.fixture
+def slow_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A webhook of namespace lab takes seconds to accept a pod."""
+    latency_seconds = Way.latency_seconds
+
+    def slow(way: Way, verb: str, path: str) -> float:
+        return (
+            4.0
+            if verb == "POST" and path.startswith("/api/v1/namespaces/lab/pods")
+            else latency_seconds(way, verb, path)
+        )
+
+    monkeypatch.setattr(Way, "latency_seconds", slow)
+
+
+@pytest.mark.usefixtures("slow_checks")
+def test_a_new_leader_withdraws_no_leave_before_it_knows_who_waits(training: Jobs) -> None:
+    timeout = {"directory": f"/ckpt/{JOB}", "saveTimeoutSeconds": 60}
+    job = training(script=steps(900, every=10_000), checkpoint=timeout, **PREEMPTIBLE)
+    other = job.submit("lab/other", 3, steps(20))
+    job.submit("small", 3, steps(20), **PREEMPTIBLE)
+    job.until(lambda: job.record.evacuation is not None)
+    job.operator_dies()
+    job.until(lambda: job.attempt_of(other) == 1, 75.0)
+    assert not job.notes("EvacuationCancelled")
+
+
+@pytest.mark.usefixtures("slow_checks")
+def test_a_new_leader_lets_no_job_pass_one_that_is_still_checked(training: Jobs) -> None:
+    job = training(script=steps(200))
+    big = job.submit("lab/big", 3, steps(20))
+    job.run(15.0)
+    small = job.submit("small", 1, steps(200))
+    job.run(15.0)
+    job.operator_dies()
+    job.until(lambda: job.attempt_of(big) == 1, 400.0)
+    assert not job.attempt_of(small)
 
 
 def test_one_that_never_saves_has_its_time(training: Jobs) -> None:
