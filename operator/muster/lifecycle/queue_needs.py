@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from muster.checkpoints import resume
 from muster.lifecycle import placing
@@ -13,6 +13,9 @@ from muster.queueing.preemption import Place, PreemptionCandidate
 from muster.record.attempts import PREEMPTED, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
+
+# Pods have their grace, which is 30 s as a rule, and are seen to have ended a little later.
+PODS_END = timedelta(seconds=120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +87,16 @@ def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate |
     """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes
     that Muster can have given back: an ejected one follows no request.
 
-    One that has given its nodes back holds them until its pods have ended.
+    One that has given its nodes back holds them until its pods have ended. Pods that take longer than PODS_END
+    may never end: others then give way in its place.
     """
     job, record = world.job, world.gang.spec if world.gang else None
     if record is None or record.ejected or not job.wants_nodes:
         return None
     preemptible, has_left = job.spec.queueing.preemptible, record.reason == PREEMPTED and not record.members
     if not (preemptible or record.backfilled or has_left):
+        return None
+    if not record.members and world.now - record.time >= PODS_END:
         return None
     leaves = not record.members or (record.evacuation is not None and record.evacuation.reason == PREEMPTED)
     old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}

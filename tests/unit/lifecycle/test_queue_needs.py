@@ -6,7 +6,13 @@ import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, at
 
 from muster.api.gang import Member
-from muster.lifecycle.queue_needs import QueueNeeds, ReturnedNodes, expected_seconds, queue_needs
+from muster.lifecycle.queue_needs import (
+    QueueNeeds,
+    ReturnedNodes,
+    expected_seconds,
+    preemption_candidate,
+    queue_needs,
+)
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -63,3 +69,11 @@ HOUR = {"queueing": {"expectedDurationSeconds": 3600}}
 )
 def test_for_how_long_backfill_trusts_a_job(spec: dict[str, Any], seconds: float | None) -> None:
     assert expected_seconds(Scene(a_job(**spec)).fleet().world(), [60.0, 60.0, 60.0]) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "leaves"), [(40.0, True), (159.0, True), (160.0, None)])
+def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(seconds: float, leaves: bool | None) -> None:
+    scene = Scene(a_job(queueing={"preemptible": True}), seconds=seconds).fleet(6)
+    scene.gang(go=False, members=[], reason="Preempted", time=at(40))
+    holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
+    assert (holder and holder.leaves) == leaves
