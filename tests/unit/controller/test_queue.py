@@ -247,7 +247,7 @@ async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
-    keeper.queue.set_preemptible(("ns", "spot"), "spot", PreemptibleJob("ns/spot", EPOCH))
+    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", PreemptionCandidate("ns/spot", EPOCH))
     keeper.put("a", 2)
     await until(lambda: keeper.queue.preempted_by("spot") == ("ns/a",))
     monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)

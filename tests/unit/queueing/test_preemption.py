@@ -248,6 +248,8 @@ def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> No
     own = PreemptionCandidate(job.name, at(0), place=place_of(job))
     other = PreemptionCandidate("default/c", at(0), place=(0, at(99), "default/c"))
     assert Preemption({job.job_uid: own, "other": other}).in_order(job) == ["other"]
+
+
 @pytest.mark.parametrize(
     ("charged", "gives"),
     [
