@@ -7,7 +7,8 @@ why they are these.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from muster.placement.candidates import CandidateNodes, GivenNodes, candidate_nodes
@@ -88,27 +89,37 @@ class Space:
         Nodes that are the last choice for their health are chosen only where the request has no place without them.
         """
         answer = self._solve(request)
-        if isinstance(answer, NotPlaced) and self._has_last(request):
-            return self._solve(request.with_last())
-        return answer
+        return answer if isinstance(answer, Placed) else answer()
+
+    def find(self, request: Request) -> Placed | None:
+        """The same without an explanation, which may cost more than the choice; None: there is no place."""
+        answer = self._solve(request)
+        return answer if isinstance(answer, Placed) else None
 
     def _has_last(self, request: Request) -> bool:
         return request.may_use_last_choices and self._fleet.has_last_choices
 
-    def _solve(self, request: Request) -> Placed | NotPlaced:
+    def _solve(self, request: Request) -> Placed | Callable[[], NotPlaced]:
+        answer = self._choose(request)
+        if not isinstance(answer, Placed) and self._has_last(request):
+            return self._choose(request.with_last())
+        return answer
+
+    def _choose(self, request: Request) -> Placed | Callable[[], NotPlaced]:
+        """The nodes for a request, or what explains why there are none."""
         fleet = self._fleet
         unknown = unknown_level(fleet, request.required, request.preferred)
         if unknown:
-            return NotPlaced("UnknownTopologyLevel", f"{unknown!r} is no longer a level of this fleet's FleetPolicy")
+            text = f"{unknown!r} is no longer a level of this fleet's FleetPolicy"
+            return partial(NotPlaced, "UnknownTopologyLevel", text)
         tree, candidates = self._candidates(request)
-        if indivisible(request):
-            return not_placed(request, candidates, tree, fleet)
-        shape = Shape(request.segment_size, request.spares)
-        knapsack = fleet.derived((Knapsack, shape), lambda fleet: Knapsack(len(fleet.policy.topology.levels), shape))
-        chosen = find_nodes(request, candidates, knapsack)
-        if chosen is None:
-            return not_placed(request, candidates, tree, fleet)
-        return Placed(chosen.nodes, chosen.spares)
+        if not indivisible(request):
+            shape = Shape(request.segment_size, request.spares)
+            levels = len(fleet.policy.topology.levels)
+            knapsack = fleet.derived((Knapsack, shape), lambda _: Knapsack(levels, shape))
+            if chosen := find_nodes(request, candidates, knapsack):
+                return Placed(chosen.nodes, chosen.spares)
+        return partial(not_placed, request, candidates, tree, fleet)
 
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place; see `muster.placement.reservation`."""

@@ -225,8 +225,8 @@ class _Planner:
         sooner = {name for name, start in self._usable_after.items() if start < seconds}
         avoid = {node: reserved_refusal(name) for node, name in self._reserved.items() if name in sooner}
         needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
-        answer = self._unreserved.solve(replace(job.request, needs=needs))
-        if not isinstance(answer, Placed):
+        answer = self._unreserved.find(replace(job.request, needs=needs))
+        if answer is None:
             return None
         chosen = (*answer.nodes, *answer.spares)
         if self._quotas.refusal(job, answer, chosen) is not None:
@@ -272,24 +272,24 @@ class _Planner:
         if not candidates:
             return answer
         least, most = 1, 1
-        while isinstance(way := self._solve_with(job, candidates[:most]), NotPlaced):
+        while (way := self._find_with(job, candidates[:most])) is None:
             yield
             if most >= len(candidates):
-                return way
+                without = self._space.solve(replace(job.request, given_back=frozenset(candidates)))
+                return without if isinstance(without, NotPlaced) else answer
             least, most = most + 1, most * 2
         most = min(most, len(candidates))
         while least < most:
             yield
             middle = (least + most) // 2
-            fewer = self._solve_with(job, candidates[:middle])
-            if isinstance(fewer, NotPlaced):
+            fewer = self._find_with(job, candidates[:middle])
+            if fewer is None:
                 least = middle + 1
             else:
                 most, way = middle, fewer
         for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
             yield
-            spared = self._solve_with(job, way.giving - {uid})
-            way = way if isinstance(spared, NotPlaced) else spared
+            way = self._find_with(job, way.giving - {uid}) or way
         chosen, giving = way
         if not giving:  # nodes have become free meanwhile: the next plan finds them
             return answer
@@ -308,11 +308,11 @@ class _Planner:
         )
         return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
 
-    def _solve_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | NotPlaced:
-        """Return nodes for a job if these give theirs back, and those of them that have to; or why there are none."""
-        answer = self._space.solve(replace(job.request, given_back=frozenset(giving)))
-        if isinstance(answer, NotPlaced):
-            return answer
+    def _find_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | None:
+        """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""
+        answer = self._space.find(replace(job.request, given_back=frozenset(giving)))
+        if answer is None:
+            return None
         chosen = (*answer.nodes, *answer.spares)
         holders = frozenset[str]().union(*map(self._fleet.holders, chosen))
         return _Way(chosen, holders.intersection(giving))
@@ -340,5 +340,5 @@ class _Planner:
         if job.request.segment_size == 1:  # the count decides, which costs less than an answer
             free = self._unreserved.reservation(job.request)
             return free if len(free) >= job.needs else ()
-        answer = self._unreserved.solve(job.request)
-        return (*answer.nodes, *answer.spares) if isinstance(answer, Placed) else ()
+        answer = self._unreserved.find(job.request)
+        return (*answer.nodes, *answer.spares) if answer is not None else ()
