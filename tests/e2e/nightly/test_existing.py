@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from testbed.bed import ROOT, SYSTEM_NAMESPACE, Bed
-from testbed.kube import Kubectl
+from testbed.kube import Kubectl, wait_until
 
 REPORT = ROOT / "build" / "demo" / "report.json"
 
@@ -44,6 +44,10 @@ def demo(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+def tainted(kubectl: Kubectl) -> list[str]:
+    return [n["metadata"]["name"] for n in kubectl.json("get", "nodes")["items"] if n["spec"].get("taints")]
+
+
 def everything(kubectl: Kubectl) -> set[str]:
     """Names of what a guest could touch: namespaces, nodes with their labels and cordons, roles, definitions."""
     nodes = kubectl.json("get", "nodes")["items"]
@@ -53,6 +57,7 @@ def everything(kubectl: Kubectl) -> set[str]:
 
 
 def test_the_demo_runs_on_an_existing_cluster_and_leaves_only_what_was_there(bed: Bed, foreign: dict[str, str]) -> None:
+    wait_until("the taints of nodes that were cut off before to go", lambda: not tainted(bed.kubectl))
     before = everything(bed.kubectl)
     done = demo(foreign)
     assert done.returncode == 0, done.stdout + done.stderr
