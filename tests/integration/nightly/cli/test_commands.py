@@ -33,6 +33,7 @@ def test_a_job_that_waits_is_explained_from_its_status_and_events(user: Any, han
         "fleet": 64,
         "suitable": 62,
         "free": 40,
+        "reserved": 0,
         "domains": [{"domain": "b3", "free": 14, "suitable": 16}],
         "blockers": [{"reason": "in use by team-b/big", "nodes": 20}],
         "remedies": ["2 more nodes in block b3"],
