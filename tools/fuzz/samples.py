@@ -283,6 +283,11 @@ FLEET_POLICY: Object = {
             "limits": [{"namespace": "n0", "nodes": 4}, {"namespace": "n1", "nodes": 0}],
             "defaultLimit": 8,
             "priorityClasses": ["batch", "urgent"],
+            "preemption": {
+                "priorityClasses": [{"name": "urgent", "namespaces": ["n0", "n1"]}],
+                "minRunSeconds": 60,
+                "preemptionsPerDay": 5,
+            },
             "showJobsOfOtherNamespaces": True,
             "assemblyTimeoutSeconds": 300,
         },

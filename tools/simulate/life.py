@@ -116,9 +116,9 @@ class Life(Surroundings):
             queueing["priorityClasses"] = sorted(counted)
         self.server.patch(POLICY, {"spec": {"queueing": queueing}}, "merge")
 
-    def add_priority(self, name: str, value: int) -> None:
+    def add_priority(self, name: str, value: int, **fields: Any) -> None:
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-        self.server.create(Where("priorityclasses", "", name, ""), {**body, "value": value})
+        self.server.create(Where("priorityclasses", "", name, ""), {**body, "value": value, **fields})
 
     def replace(self, name: str) -> None:
         """A user deletes a job and creates it again at once, as `kubectl replace --force` does: what it has saved is

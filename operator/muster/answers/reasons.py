@@ -144,7 +144,7 @@ REASONS: tuple[Reason, ...] = (
         "WaitingForPreemption",
         Topic.WAITING,
         WAITS,
-        "[Preemptible](docs/queueing.md#jobs-that-give-way) jobs, which the message names, give their nodes to it.",
+        "Other jobs, which the message names, [give their nodes to it](docs/queueing.md#jobs-that-give-way).",
         "They are asked to save, and leave within their `spec.checkpoint.saveTimeoutSeconds`. Then the job starts.",
         _NOTHING,
         "needs 3 nodes: team-a/sweep gives way to it after a save",
@@ -1144,6 +1144,17 @@ REASONS: tuple[Reason, ...] = (
         "the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one.",
     ),
     Reason(
+        "PreemptionNotAllowed",
+        Topic.WELL,
+        JOB_EVENT,
+        "The FleetPolicy lets other namespaces preempt by the job's PriorityClass, but not this one.",
+        "The class orders the [queue](docs/queueing.md#preemption-by-priority), and takes no node of a running job.",
+        "Name another class, or have the namespace added to this class in `spec.queueing.preemption.priorityClasses` "
+        "of the FleetPolicy.",
+        "PriorityClass urgent preempts no job for namespace team-b: it only orders the queue. To change that, add the "
+        "namespace to this class in spec.queueing.preemption.priorityClasses of FleetPolicy default.",
+    ),
+    Reason(
         "IncompleteMoved",
         Topic.WELL,
         JOB_EVENT,
@@ -1490,8 +1501,9 @@ REASONS: tuple[Reason, ...] = (
         "Preempted",
         Topic.PLANNED,
         JOB_EVENT,
-        "The job has given its nodes to another one. It is [preemptible](docs/queueing.md#jobs-that-give-way) or "
-        "[backfills](docs/queueing.md#backfill).",
+        "The job has given its nodes to another one. It is [preemptible](docs/queueing.md#jobs-that-give-way), "
+        "[backfills](docs/queueing.md#backfill), or has a [lower "
+        "priority](docs/queueing.md#preemption-by-priority).",
         "It has stopped after the checkpoint that the message names, and waits in the queue again. There it stands at "
         "its old place, or behind all others if it is preemptible. It costs no restart.",
         _NOTHING,

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from muster.api.base import NAME_LENGTH, ApiModel, ObjectMeta, checks, rule
+from muster.api.gang import MAX_PREEMPTIONS
 from muster.api.labels import LabelSelector
 from muster.api.maintenance import MaintenancePolicy
 from muster.api.nodehealth import RecommendedAction, Severity
@@ -26,6 +27,9 @@ MAX_BUDGETS = 16
 MAX_RULES = 32
 MAX_CLASSES = 64
 SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
+
+
+_NAMESPACE = checks(rule("!format.dns1123Label().validate(self).hasValue()", "write the name of a namespace"))
 
 
 def _short_name(example: str) -> JsonDict:
@@ -121,9 +125,7 @@ class NamespaceLimit(ApiModel):
         min_length=1,
         max_length=63,
         description="namespace is the name of the namespace whose jobs are limited.",
-        json_schema_extra=checks(
-            rule("!format.dns1123Label().validate(self).hasValue()", "write the name of a namespace")
-        ),
+        json_schema_extra=_NAMESPACE,
     )
     nodes: int = Field(
         ge=0,
@@ -151,11 +153,69 @@ class PlacementPolicy(ApiModel):
     )
 
 
+class PreemptingClass(ApiModel):
+    """PreemptingClass is a PriorityClass whose waiting jobs may take the nodes of running jobs of lower priority."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=NAME_LENGTH,
+        description="name is the name of the PriorityClass. A class with preemptionPolicy Never preempts no job.",
+    )
+    namespaces: list[Annotated[str, Field(min_length=1, max_length=63, json_schema_extra=_NAMESPACE)]] = Field(
+        min_length=1,
+        max_length=64,
+        description="namespaces are the names of the namespaces whose jobs preempt by this class. For jobs of other "
+        "namespaces the class only orders the queue.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+
+
+class PriorityPreemption(ApiModel):
+    """PriorityPreemption sets which waiting jobs may take the nodes of running jobs of lower priority.
+
+    Those jobs are asked to save first, and wait in the queue again.
+    """
+
+    priority_classes: list[PreemptingClass] = Field(
+        [],
+        max_length=MAX_CLASSES,
+        description="priorityClasses lists the PriorityClasses whose jobs may preempt. Empty: priority preempts no "
+        "job.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    min_run_seconds: int = Field(
+        600,
+        ge=0,
+        le=604800,
+        description="minRunSeconds is for how long a job has its nodes before it may be preempted, each time that it "
+        "gets nodes.",
+    )
+    preemptions_per_day: int = Field(
+        3,
+        ge=1,
+        le=MAX_PREEMPTIONS,
+        description="preemptionsPerDay is how many times within 24 hours one job may be preempted. Then it keeps its "
+        "nodes.",
+    )
+
+
 class Queueing(ApiModel):
     """Queueing sets how jobs wait for nodes.
 
     A job gets all its nodes at once or none; waiting jobs are ordered by PriorityClass, then by age.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra=checks(
+            rule(
+                "self.preemption.priorityClasses.all(c, self.priorityClasses.size() == 0 "
+                "? !(c.name in ['system-node-critical', 'system-cluster-critical']) : c.name in self.priorityClasses)",
+                "a class that preempts has to count in the queue: add it to spec.queueing.priorityClasses, too, or "
+                "take it out of preemption",
+                at=".preemption.priorityClasses",
+            )
+        )
+    )
 
     namespace_selector: LabelSelector | None = Field(
         None,
@@ -187,6 +247,7 @@ class Queueing(ApiModel):
         "waits as if it had none. Empty: all classes count, except system-node-critical and system-cluster-critical.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
+    preemption: PriorityPreemption = PriorityPreemption()
     show_jobs_of_other_namespaces: bool = Field(
         False,
         description="showJobsOfOtherNamespaces lets a waiting job's status name the jobs and pods of other namespaces "
@@ -213,6 +274,11 @@ class Queueing(ApiModel):
         if not self.priority_classes:
             return priority_class not in SYSTEM_CLASSES
         return priority_class in self.priority_classes
+
+    def may_preempt(self, priority_class: str, namespace: str) -> bool:
+        """Whether jobs of a namespace preempt others by a PriorityClass."""
+        listed = (entry for entry in self.preemption.priority_classes if entry.name == priority_class)
+        return self.counts(priority_class) and any(namespace in entry.namespaces for entry in listed)
 
 
 _OBSERVED_REASON = checks(

@@ -358,6 +358,22 @@ class UnfencedWorker(CompactModel):
     )
 
 
+MAX_PREEMPTIONS = 100
+"""Of one job within a day."""
+
+
+class GangPreemption(RecordedModel):
+    """GangPreemption is one time at which the gang gave its nodes to a job of higher priority."""
+
+    time: Time = Field(description="time is when the gang gave its nodes back.")
+    answered: bool = Field(
+        description=(
+            "answered is whether the program had saved, or said that it follows the request. Of two like jobs the one "
+            "that did not is preempted first."
+        )
+    )
+
+
 class Evacuation(RecordedModel):
     """Evacuation is a planned move under way. The operator waits for a new complete checkpoint, and then stops the
     ranks.
@@ -1042,6 +1058,20 @@ class GangSpec(RecordedModel):
         description=(
             "shortEstimates are the newest times, three at most, at which the job still trained after backfillUntil, "
             "and was asked to leave. After three within a day the jobs of its namespace backfill no more for a while."
+        ),
+    )
+    placed_time: Time | None = Field(
+        None,
+        description=(
+            "placedTime is when the gang last got nodes while it had none. If it is absent, time counts in its place."
+        ),
+    )
+    preemptions: list[GangPreemption] = Field(
+        [],
+        max_length=MAX_PREEMPTIONS,
+        description=(
+            "preemptions are the times of the last 24 hours at which the gang gave its nodes to jobs of higher "
+            "priority, oldest first."
         ),
     )
     evacuation: Evacuation | None = Field(

@@ -110,7 +110,7 @@ class JobMemory:
     refusal_logged: str = ""
     unfenced_ages: UnfencedAges = field(default_factory=UnfencedAges)
     unused_seconds: float = 0.0  # for how long it has held nodes without a start, in several times
-    reported_class: str = ""  # the PriorityClass that counts for nothing, as its people were told
+    reported_class: str = ""  # what its PriorityClass does not do, as its people were told
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +410,13 @@ class Cluster:
             named = self.priorities.store.get(("", name))
             return named.value if named else 0
         return max((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
+
+    def preempts_by(self, job: TrainingJob) -> str:
+        """The PriorityClass by which the job may take the nodes of jobs of lower priority; "" for none."""
+        name = named_class(job)
+        named = self.priorities.store.get(("", name))
+        is_allowed = self.policy().queueing.may_preempt(name, job.metadata.namespace)
+        return name if is_allowed and named is not None and named.preempts else ""
 
     def held_by_namespace(self) -> Mapping[str, int]:
         """The number of nodes that the jobs of each namespace hold."""

@@ -22,7 +22,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
-from muster.queueing.preemption import Preemption, PreemptionCandidate
+from muster.queueing.preemption import Preemption, PreemptionCandidate, Victim
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.short_estimates import ShortEstimates
@@ -37,6 +37,8 @@ CHECKS_SECONDS = 15.0
 # A plan of a long queue takes its time: at most this share of it is spent on planning.
 PLANNING_SHARE = 0.2
 MEASURE_SECONDS = 15.0
+# A job for which running ones were asked to leave uses its nodes within so long, or pays for it.
+PREEMPTOR_SECONDS = 600.0
 
 log = structlog.get_logger()
 _placement = Histogram(
@@ -80,6 +82,12 @@ class _Entry:
     since: float  # time.time() at which it began to wait
 
 
+@dataclass(slots=True)
+class _Preemptor:
+    job_uid: str
+    since: float | None = None  # it holds nodes
+
+
 class Queue:
     """The waiting jobs, with their answers from the newest plan. Jobs whose answer has changed are named on the bus."""
 
@@ -108,8 +116,10 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
-        self._candidates: dict[Key, tuple[str, PreemptionCandidate]] = {}  # those that hold nodes, each with its uid
+        # Those that hold nodes, each with its uid.
+        self._candidates: dict[Key, tuple[str, PreemptionCandidate | Victim]] = {}
         self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
+        self.preemptors: dict[Key, _Preemptor] = {}  # jobs that have running ones leave, and have not begun
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
         bus.nodes_freed.subscribe(self.replan)
@@ -145,8 +155,8 @@ class Queue:
                 self._uids[key] = job_uid
         self.note_decided(key)
 
-    def set_preemption_candidate(self, key: Key, job_uid: str, job: PreemptionCandidate | None) -> None:
-        """Set the job that holds nodes and may have to give way; None = it holds none, or gives way to none."""
+    def set_preemption_candidate(self, key: Key, job_uid: str, job: PreemptionCandidate | Victim | None) -> None:
+        """Set the job that holds nodes and may have to give way; None = it holds none, or may keep them."""
         was = self._candidates.pop(key, None)
         if job is not None:
             self._candidates[key] = job_uid, job
@@ -155,12 +165,41 @@ class Queue:
 
     def preemption(self) -> Preemption:
         """The jobs that hold nodes and may have to give way."""
-        nodes_of = self._cluster.fleet.nodes_of
-        return Preemption({uid: job for uid, job in self._candidates.values() if nodes_of(uid)})
+        holders = [(uid, job) for uid, job in self._candidates.values() if self._cluster.fleet.nodes_of(uid)]
+        lent = {uid: job for uid, job in holders if isinstance(job, PreemptionCandidate)}
+        victims = {uid: job for uid, job in holders if isinstance(job, Victim)}
+        return Preemption(lent, victims, self._now())
 
     def preempted_by(self, job_uid: str) -> Preemptors | None:
         """The jobs that a job gives its nodes to; None: there is no plan yet."""
         return None if self._preempted_by is None else self._preempted_by.get(job_uid, ())
+
+    def note_giving_way(self, job_uid: str) -> None:
+        """Note that a job has begun to give way: those that preempt it by their priority have to start in time."""
+        names = {preemptor.name for preemptor in self.preempted_by(job_uid) or () if preemptor.priority_class}
+        for uid, entry in self._entries.items():
+            if entry.waiting.name in names:
+                self.preemptors.setdefault(entry.key, _Preemptor(uid))
+
+    def check_preemptor(self, key: Key, job_uid: str, *, holds_nodes: bool, has_begun: bool) -> None:
+        """Charge a job that has had others leave, and then does not begin in time, or wants no nodes any more.
+
+        Args:
+            key: of the job.
+            job_uid: of the job; "": there is none that wants nodes.
+            holds_nodes: whether it has got nodes.
+            has_begun: whether it has begun to use them.
+        """
+        preemptor = self.preemptors.get(key)
+        if preemptor is None:
+            return
+        if holds_nodes and preemptor.since is None:
+            preemptor.since = self._clock()
+        is_late = preemptor.since is not None and self._clock() - preemptor.since >= PREEMPTOR_SECONDS
+        if has_begun or is_late or preemptor.job_uid != job_uid:
+            del self.preemptors[key]
+            if not has_begun:
+                self._charge(key[0], preemptor.job_uid)
 
     def note_decided(self, key: Key) -> None:
         """Note that a job of `expect` has been looked at, or is gone."""
@@ -179,6 +218,7 @@ class Queue:
         """Remove a job that is gone."""
         self._gave_back.pop(key, None)
         self._candidates.pop(key, None)
+        self.check_preemptor(key, "", holds_nodes=False, has_begun=False)
         if key in self._uids:
             self.set_waiting(key, self._uids[key], None)
         self.note_decided(key)
@@ -198,7 +238,8 @@ class Queue:
             self._short_estimates.note(namespace, job_uid, times, self._now())
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._wall_clock(), UTC)
+        """By the API server's clock."""
+        return self._cluster.server_now(datetime.fromtimestamp(self._wall_clock(), UTC))
 
     def _charge(self, namespace: str, job_uid: str, ago_seconds: float = 0.0) -> None:
         self._charges.charge(namespace, job_uid, self._clock() - ago_seconds)
@@ -297,7 +338,7 @@ class Queue:
 
     def _start_seconds(self) -> Mapping[str, float]:
         """In how many seconds the first jobs start, as estimated, by uid; who is absent has no known start."""
-        now = self._cluster.server_now(self._now())
+        now = self._now()
         times = {uid: estimate.time for uid, estimate in self.estimates.items()}
         return {uid: (begins - now).total_seconds() for uid, begins in times.items() if begins is not None}
 
@@ -333,7 +374,7 @@ class Queue:
         # the next plan says whether others still give way to it: they are not asked anew for each of its changes.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
         waiting = {asked[uid].name for uid in asked.keys() & self._entries.keys()}
-        preempted_by = {uid: tuple(name for name in to if name in waiting) for uid, to in preemption.to.items()}
+        preempted_by = {uid: tuple(job for job in to if job.name in waiting) for uid, to in preemption.to.items()}
         self._note_preempted({uid: to for uid, to in preempted_by.items() if to})
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
         self._without_room = {

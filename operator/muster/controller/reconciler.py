@@ -38,12 +38,13 @@ from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
 from muster.lifecycle.plan import Action, ApplySupport, CheckTemplate, CommitGang, CreatePod, Plan
-from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, preemption_candidate, queue_needs
+from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, has_begun, preemption_candidate, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.waiting import WaitingJob
+from muster.record.attempts import is_giving_way
 from muster.status.figures import compute_or_fallback
 from muster.status.report import Announcement, State, StatusReport
 from muster.status.start_estimate import first_time_of
@@ -306,6 +307,9 @@ class Reconciler:
         self._queue.note_short_estimates(key[0], uid, world.gang.spec.short_estimates if world.gang else ())
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
+        if key in self._queue.preemptors:
+            wanting, has_nodes = uid if job.wants_nodes else "", needs.held > 0 and needs.request is None
+            self._queue.check_preemptor(key, wanting, holds_nodes=has_nodes, has_begun=has_begun(world))
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
         self._queue.set_preemption_candidate(key, uid, preemption_candidate(world, place))
         answers = replace(
@@ -354,13 +358,16 @@ class Reconciler:
             claim=self._cluster.claim_of(job),
             expected_seconds=expected,
             preemptible=job.spec.queueing.preemptible,
+            preempts_by=self._cluster.preempts_by(job),
         )
 
     def _preempted_by(self, job: TrainingJob) -> Preemptors | None:
         """The jobs that the job gives its nodes to, by the names that its people may see."""
-        names, namespace = self._queue.preempted_by(job.metadata.uid), job.metadata.namespace
+        jobs, namespace = self._queue.preempted_by(job.metadata.uid), job.metadata.namespace
         viewer = None if self._cluster.policy().queueing.show_jobs_of_other_namespaces else namespace
-        return names and tuple(dict.fromkeys(visible_name(name, viewer) for name in names))
+        return jobs and tuple(
+            dict.fromkeys(preemptor._replace(name=visible_name(preemptor.name, viewer)) for preemptor in jobs)
+        )
 
     async def _carry_out(self, key: Key, job: TrainingJob, plan: Plan) -> float | None:
         if plan.overtaken:
@@ -369,6 +376,8 @@ class Reconciler:
         try:
             await self._performer.perform(job, plan)
             self._count_placement(job, plan)
+            if any(isinstance(action, CommitGang) and is_giving_way(action.spec) for action in plan.actions):
+                self._queue.note_giving_way(job.metadata.uid)
             if plan.commits:
                 self._want_checks(key, job.metadata.uid, plan.checks)
         finally:
@@ -407,16 +416,30 @@ class Reconciler:
         self._events.record(about, kind, announcement.reason, announcement.note)
 
     def _report_priority_class(self, job: TrainingJob) -> None:
-        """Report once that the job's PriorityClass counts for nothing in the queue."""
-        name, memory = named_class(job), self._cluster.memory(job.metadata.uid)
-        ignored_class = name if name and not self._cluster.policy().queueing.counts(name) else ""
-        if ignored_class and memory.reported_class != ignored_class:
+        """Report once that the job's PriorityClass counts for nothing in the queue, or preempts no job for it."""
+        name, memory, queueing = (
+            named_class(job),
+            self._cluster.memory(job.metadata.uid),
+            self._cluster.policy().queueing,
+        )
+        preempts = {entry.name for entry in queueing.preemption.priority_classes}
+        warning: Announcement | None = None
+        if name and not queueing.counts(name):
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 "that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
             )
-            self._emit_event(job, Announcement("PriorityIgnored", text, warning=True))
-        memory.reported_class = ignored_class
+            warning = Announcement("PriorityIgnored", text, warning=True)
+        elif name in preempts and not queueing.may_preempt(name, job.metadata.namespace):
+            text = (
+                f"PriorityClass {name} preempts no job for namespace {job.metadata.namespace}: it only orders the "
+                "queue. To change that, add the namespace to this class in spec.queueing.preemption.priorityClasses of "
+                "FleetPolicy default."
+            )
+            warning = Announcement("PreemptionNotAllowed", text, warning=True)
+        if warning is not None and memory.reported_class != warning.note:
+            self._emit_event(job, warning)
+        memory.reported_class = warning.note if warning is not None else ""
 
     def _report_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)

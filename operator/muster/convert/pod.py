@@ -49,7 +49,7 @@ POD_LEFT_OUT = {
     "ephemeralContainers": "a pod begins without any, and kubectl debug adds one",
     "hostname": _SAME_NAME,
     "hostnameOverride": _SAME_NAME,
-    "preemptionPolicy": "Muster's queue preempts no job; priorityClassName orders it",
+    "preemptionPolicy": "the PriorityClass has it; Muster's queue preempts only by classes that the FleetPolicy lists",
     "priority": "the API server takes it from priorityClassName",
     "readinessGates": "nothing waits until a worker is Ready",
     "restartPolicy": "",
@@ -150,7 +150,7 @@ def fit(template: dict[str, Any], container: dict[str, Any], *, restarted: bool,
             f"template.spec.{name}: {short(pod[name])} stays: it is not known what it means in a pod that stays"
         )
     if pod.get("priorityClassName"):
-        notes.became.append("template.spec.priorityClassName stays: it orders Muster's queue, and preempts no job")
+        notes.became.append("template.spec.priorityClassName stays: it orders Muster's queue")
     if pod.get("shareProcessNamespace"):
         notes.check.append(
             "template.spec.shareProcessNamespace: ranks end and begin while the pod stays: a container that waits "

@@ -99,12 +99,13 @@ class AgentPod(NamedTuple):
 
 
 class PriorityClass(NamedTuple):
-    """What is read of a PriorityClass: its value orders jobs."""
+    """What is read of a PriorityClass: its value orders jobs, and they may preempt by it."""
 
     name: str
     value: int
     is_default: bool
     resource_version: int
+    preempts: bool = True
 
 
 class NamespaceView(NamedTuple):
@@ -369,6 +370,7 @@ class _PriorityClass(msgspec.Struct, rename="camel"):
     metadata: _ObjectMeta
     value: int = 0
     global_default: bool = False
+    preemption_policy: str = ""
 
 
 class _ScopeRequirement(msgspec.Struct, rename="camel"):
@@ -667,7 +669,8 @@ def priority_class(data: Raw) -> PriorityClass:
     """Decode a PriorityClass."""
     parsed = _priorities.decode(data)
     meta = parsed.metadata
-    return PriorityClass(meta.name, parsed.value, parsed.global_default, int(meta.resource_version))
+    preempts = parsed.preemption_policy != "Never"
+    return PriorityClass(meta.name, parsed.value, parsed.global_default, int(meta.resource_version), preempts)
 
 
 def namespace(data: Raw) -> NamespaceView:

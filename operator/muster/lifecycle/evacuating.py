@@ -21,7 +21,7 @@ from muster.lifecycle.evacuation_step import (
 )
 from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
-from muster.record.attempts import PREEMPTED, NextAttempt, next_attempt, without_nodes
+from muster.record.attempts import PREEMPTED, NextAttempt, after_preemption, next_attempt, without_nodes
 from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
 from muster.recovery.words import gives_way_text, on_nodes
 from muster.status.report import Announcement
@@ -38,9 +38,10 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
         case GiveUpEvacuation():
             return commit(world, without_evacuation(spec))  # the status says that there is no place
         case ReleaseNodes(reason):
-            note = f"{_reason_text(world, reason, {})}; it had not started, and waits for nodes in the queue"
-            events = (Announcement("Preempted", note),) if reason == PREEMPTED else ()
-            return commit(world, without_nodes(world, spec, reason), *events)
+            if reason != PREEMPTED:
+                return commit(world, without_nodes(world, spec, reason))
+            note = f"{_reason_text(world, spec, reason, {})}; it had not started, and waits for nodes in the queue"
+            return commit(world, after_preemption(world, spec, answered=True), Announcement("Preempted", note))
         case MoveMembers():
             return _plan_move(world, spec, step)
         case BeginEvacuation():
@@ -60,7 +61,7 @@ def _plan_move(world: JobWorld, spec: GangSpec, step: MoveMembers) -> Plan:
 
 
 def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
-    reason_text = _reason_text(world, step.reason, step.why)
+    reason_text = _reason_text(world, spec, step.reason, step.why)
     evacuating_record = with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
     limit = (evacuating_record.evacuation.deadline - world.now).total_seconds() if evacuating_record.evacuation else 0.0
     note = f"{reason_text}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
@@ -81,9 +82,11 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
     evacuation, is_saved, nodes = step.evacuation, step.is_saved, ", ".join(step.why.values())
     after = _after_which_save(world, spec, step)
     if evacuation.reason == PREEMPTED:
-        note = f"stopped {after}: {_reason_text(world, PREEMPTED, step.why)}; the job waits for nodes in the queue"
+        reason_text = _reason_text(world, spec, PREEMPTED, step.why)
+        note = f"stopped {after}: {reason_text}; the job waits for nodes in the queue"
         event = Announcement("Preempted", note, warning=not is_saved)
-        return commit(world, without_nodes(world, spec, PREEMPTED), event)
+        answered = is_saved or leavers.follow(world, spec)
+        return commit(world, after_preemption(world, spec, answered=answered), event)
     if not step.why:
         event = Announcement("Suspended", f"stopped {after}; its nodes are free", warning=not is_saved)
         return commit(world, without_nodes(world, spec), event)
@@ -100,10 +103,10 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
     return commit(world, moved, Announcement("NodeEvacuated", note, warning=not is_saved))
 
 
-def _reason_text(world: JobWorld, reason: str, why: Mapping[str, str]) -> str:
+def _reason_text(world: JobWorld, spec: GangSpec, reason: str, why: Mapping[str, str]) -> str:
     """Return why nodes are left, for people."""
     if reason == PREEMPTED:
-        return f"the job {gives_way_text(world.job, world.preempted_by)}"
+        return f"the job {gives_way_text(world.job, spec, world.preempted_by)}"
     return ", ".join(why.values()) if why else "the job is suspended"
 
 

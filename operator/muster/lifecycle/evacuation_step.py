@@ -1,4 +1,4 @@
-"""Which step of a planned evacuation is due: of a suspension, of a preemptible job that gives way, or of members on
+"""Which step of a planned evacuation is due: of a suspension, of a job that gives way, or of members on
 nodes that are cordoned, degraded, or avoided by the job. Pure.
 
 An evacuation asks the ranks to save, and waits for a new checkpoint or for its deadline; then the ranks stop. Where no
@@ -19,7 +19,7 @@ from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
 from muster.record import incidents
-from muster.record.attempts import PREEMPTED, SUSPENDED
+from muster.record.attempts import PREEMPTED, SUSPENDED, holds_lent_nodes
 from muster.record.evacuation import LEAVE_WITHDRAWN, for_reason, new_checkpoint
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
@@ -55,7 +55,7 @@ class GiveUpEvacuation:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseNodes:
-    """A suspended job that has not started, or a preemptible one, gives its nodes back.
+    """A job that has not started, and is suspended or gives way, gives its nodes back.
 
     Attributes:
         reason: in CamelCase.
@@ -189,7 +189,9 @@ def is_preempted(world: JobWorld, spec: GangSpec) -> bool:
     """Whether the job has to give its nodes to another one; what is on record counts until a plan says it."""
     if world.preempted_by is None:
         return spec.evacuation is not None and spec.evacuation.reason == PREEMPTED
-    return (world.job.spec.queueing.preemptible or spec.backfilled) and bool(world.preempted_by)
+    # A plan may be older than the end of the loan.
+    is_lent = holds_lent_nodes(world.job, spec)
+    return any(is_lent or preemptor.priority_class for preemptor in world.preempted_by)
 
 
 def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue | None:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from muster.api.gang import GangSpec
 from muster.checkpoints import resume
 from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import Place, PreemptionCandidate
-from muster.record.attempts import PREEMPTED, was_never_assembled
+from muster.queueing.preemption import Place, PreemptionCandidate, Victim
+from muster.record.attempts import holds_lent_nodes, is_giving_way, of_last_day, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
 
@@ -83,7 +84,15 @@ def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
     return seconds * 2 if unsaved else seconds
 
 
-def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate | None:
+def has_begun(world: JobWorld) -> bool:
+    """Whether the ranks of a gang have started, or all of its pods run."""
+    spec = world.gang.spec if world.gang else None
+    if spec is None or not spec.members:
+        return False
+    return spec.start is not None or all(view.pod and view.pod.phase == "Running" for view in world.worker_views)
+
+
+def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate | Victim | None:
     """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes
     that Muster can have given back: an ejected one follows no request.
 
@@ -93,14 +102,47 @@ def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate |
     job, record = world.job, world.gang.spec if world.gang else None
     if record is None or record.ejected or not job.wants_nodes:
         return None
-    preemptible, has_left = job.spec.queueing.preemptible, record.reason == PREEMPTED and not record.members
-    if not (preemptible or record.backfilled or has_left):
+    leaves = is_giving_way(record)
+    is_lent = holds_lent_nodes(job, record) or (leaves and not record.members)
+    is_outranked = bool(record.members and world.fleet.policy.queueing.preemption.priority_classes)
+    if not is_lent and not is_outranked:
         return None
     if not record.members and world.now - record.time >= PODS_END:
         return None
-    leaves = not record.members or (record.evacuation is not None and record.evacuation.reason == PREEMPTED)
     old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
-    return PreemptionCandidate(place[-1], record.time, leaves, None if preemptible else place, old_nodes)
+    if is_lent:
+        own_place = None if job.spec.queueing.preemptible else place
+        return PreemptionCandidate(place[-1], record.time, leaves, own_place, old_nodes)
+    checkpoint, last = job.status.checkpoint, record.preemptions[-1:]
+    return Victim(
+        name=place[-1],
+        priority=-place[0],
+        nodes=len(record.members),
+        placed=_placed(record),
+        exempt_until=_exempt_until(world, record),
+        saved=checkpoint.time if checkpoint is not None else None,
+        leaves=leaves,
+        answered=all(preemption.answered for preemption in last),
+        old_nodes=old_nodes,
+    )
+
+
+def _placed(record: GangSpec) -> datetime:
+    return record.placed_time or record.time
+
+
+def _exempt_until(world: JobWorld, record: GangSpec) -> datetime:
+    """Return until when priority does not take the job's nodes: it has just got them, or was preempted too often.
+
+    A time that is far from now, because a clock has stepped, spares no job.
+    """
+    policy, placed = world.fleet.policy.queueing.preemption, _placed(record)
+    least = timedelta(seconds=policy.min_run_seconds)
+    times = [placed + least] if abs(world.now - placed) < least else []
+    recent = of_last_day(record.preemptions, world.now)[-policy.preemptions_per_day :]
+    if len(recent) == policy.preemptions_per_day:
+        times.append(recent[0].time + timedelta(days=1))
+    return max(times, default=world.now)
 
 
 def request_of(world: JobWorld) -> Request | None:

@@ -73,6 +73,13 @@ class Space:
                 self._given[node] = why
                 self._order.append(node)
 
+    def copied(self) -> "Space":
+        """The same nodes, of which others may then be reserved."""
+        space = Space(self._fleet)
+        space._given, space._order = dict(self._given), list(self._order)
+        space._trees, space._reduced = dict(self._trees), dict(self._reduced)
+        return space
+
     def all_reserved(self, nodes: Iterable[str]) -> bool:
         """Whether none of these nodes is left."""
         return all(node in self._given for node in nodes)

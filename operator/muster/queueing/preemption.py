@@ -1,20 +1,22 @@
-"""Jobs that hold nodes and have to give way to a waiting one: preemptible jobs, and jobs that backfill. Pure.
+"""Jobs that hold nodes and have to give way to a waiting one: preemptible jobs, jobs that backfill, and, where the
+FleetPolicy says so, jobs of lower priority. Pure.
 
 A preemptible job starts on what is free, reserved or not. It leaves, after a save, as soon as a job that is not
 preemptible would start with its nodes. It gives way to no other preemptible job, and stands behind all jobs that are
-not when it waits again. A job that backfills gives way to the jobs before it in the queue alone. So no two jobs give
-way to each other in turn.
+not when it waits again. A job that backfills gives way to the jobs before it in the queue alone. A job of lower
+priority stands behind the one that preempts it. So each job waits behind the one that it gives way to, and no
+two jobs give way to each other in turn (docs/decisions/0098).
 
 Tests: tests/unit/queueing/test_preemption.py.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from muster.queueing.charges import Charged
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Preemptors
+from muster.world.queuedecision import NotPlaced, Preemptor, Preemptors
 
 Place = tuple[int, datetime, str]
 """A place in the queue among jobs that are neither preemptible nor replacements; who comes first has the least."""
@@ -22,6 +24,15 @@ WAITING_FOR_PREEMPTION = "WaitingForPreemption"
 """The reason of a waiting job that starts once other jobs have given way to it."""
 MAX_SPARED = 8
 """Of so many jobs that would give way it is tried whether the others are enough."""
+MAX_PREEMPTORS = 8
+"""For so many jobs of a queue, the first ones that may preempt by their priority, it is tried. As many may reserve
+nodes before them."""
+MAX_WAYS = 4
+"""So many ways to take nodes of jobs of lower priority are tried for each."""
+MAX_LOST_SECONDS = 3600.0
+"""What a job says of its saves decides between two like ones, and no more than this counts."""
+
+_LEAST_PRIORITY = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +73,58 @@ class PreemptionCandidate:
     old_nodes: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A job that holds nodes of its own, which one of higher priority may take.
+
+    Attributes:
+        name: `<namespace>/<name>`.
+        priority: value of its PriorityClass.
+        nodes: how many it holds.
+        placed: since when.
+        exempt_until: until when none may take them.
+        saved: when its newest checkpoint was seen; None: it has none, which spares it nothing.
+        leaves: whether it is giving way already.
+        answered: whether it did as it was asked when it last gave way.
+        old_nodes: those that it has left already, and that its pods hold until they have ended.
+    """
+
+    name: str
+    priority: int
+    nodes: int
+    placed: datetime
+    exempt_until: datetime
+    saved: datetime | None = None
+    leaves: bool = False
+    answered: bool = True
+    old_nodes: frozenset[str] = frozenset()
+
+    def may_be_preempted_by(self, job: WaitingJob, now: datetime) -> bool:
+        """Whether a waiting job may have its nodes."""
+        outranks = bool(job.preempts_by) and not job.preemptible and job.priority > self.priority
+        return outranks and (self.leaves or now >= self.exempt_until)
+
+    def cost(self, now: datetime) -> tuple[bool, int, int]:
+        """What decides between jobs of one priority and size; the one with less gives way first."""
+        lost_seconds = 0.0 if self.saved is None else min((now - self.saved).total_seconds(), MAX_LOST_SECONDS)
+        return self.answered, int((now - self.placed).total_seconds() // 3600), int(lost_seconds // 60)
+
+
 @dataclass(slots=True)
 class Preemption:
     """The jobs of a plan that may have to give way.
 
     Attributes:
-        jobs: those that hold nodes, by uid.
+        jobs: those that hold nodes which are only lent to them, by uid.
+        victims: the others that hold nodes, where priority may preempt, by uid.
+        now: by the API server's clock.
         to: filled in by the plan: the jobs that each of them gives way to, by uid.
         charged: set by the plan: which jobs stand behind the others.
     """
 
     jobs: Mapping[str, PreemptionCandidate] = field(default_factory=dict)
+    victims: Mapping[str, Victim] = field(default_factory=dict)
+    now: datetime = datetime.min.replace(tzinfo=UTC)
     to: dict[str, Preemptors] = field(default_factory=dict)
     charged: Charged = field(default_factory=Charged)
 
@@ -84,8 +136,7 @@ class Preemption:
         """The same in the order in which they give way: who leaves already comes first, then who has run least."""
 
         def spared(uid: str) -> tuple[bool, datetime, str]:
-            holder = self.jobs[uid]
-            return holder.leaves or uid in self.to, holder.since, uid
+            return self.leaves(uid), self.jobs[uid].since, uid
 
         return sorted(self.uids_for(job), key=spared, reverse=True)
 
@@ -106,7 +157,38 @@ class Preemption:
     def _is_charged(self, namespace: str, uid: str) -> bool:
         return self.charged.payer(namespace, uid) is not None
 
-    def preempt(self, uids: Collection[str], to: str) -> None:
+    def victims_of(self, job: WaitingJob) -> list[str]:
+        """The uids of those that a waiting job may preempt, in the order in which they give way: lower priority, fewer
+        nodes, and then who costs least."""
+
+        def rank(uid: str) -> tuple[int, int, tuple[bool, int, int], str]:
+            victim = self.victims[uid]
+            return victim.priority, victim.nodes, victim.cost(self.now), uid
+
+        outranked = (uid for uid, victim in self.victims.items() if victim.may_be_preempted_by(job, self.now))
+        return sorted(outranked, key=rank)
+
+    def toll(self, uids: Collection[str]) -> tuple[int, int, int]:
+        """What it costs that these jobs give way: of those with nodes of their own that do not leave already the
+        highest priority, how many nodes they hold, and how many they are."""
+        victims = [self.victims[uid] for uid in uids if uid in self.victims and not self.leaves(uid)]
+        highest = max((victim.priority for victim in victims), default=_LEAST_PRIORITY)
+        return highest, sum(victim.nodes for victim in victims), len(victims)
+
+    def leaves(self, uid: str) -> bool:
+        """Whether a job gives way already."""
+        return uid in self.to or self.holder(uid).leaves
+
+    def holds(self, uids: Collection[str]) -> bool:
+        """Whether one of these has nodes that it may have to give back."""
+        return not (self.jobs.keys().isdisjoint(uids) and self.victims.keys().isdisjoint(uids))
+
+    def holder(self, uid: str) -> PreemptionCandidate | Victim:
+        """The job of this uid."""
+        return self.jobs[uid] if uid in self.jobs else self.victims[uid]
+
+    def preempt(self, uids: Collection[str], to: WaitingJob) -> None:
         """Have these jobs give way to a waiting one."""
         for uid in uids:
-            self.to[uid] = (*self.to.get(uid, ()), to)
+            preemptor = Preemptor(to.name, to.preempts_by if uid in self.victims else "")
+            self.to[uid] = (*self.to.get(uid, ()), preemptor)

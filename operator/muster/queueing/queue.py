@@ -3,8 +3,8 @@
 A job gets all of its nodes or none. A job that gets none has the nodes reserved that it needs in its best domain.
 Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
 ahead on all other nodes, and on reserved ones if they are preemptible, or are expected to end in time: then they give
-way to the jobs before them (`preemption`). To keep everything for the first in the queue was rejected: the fleet would
-idle for a job that wants one rack.
+way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower priority give way, too. To keep
+everything for the first in the queue was rejected: the fleet would idle for a job that wants one rack.
 
 How long a reservation can last: no job behind keeps a reserved node when it is needed. So the number of reserved nodes,
 which decides which domain is the best, never falls while the job is first. At one number the choice moves to domains of
@@ -16,7 +16,7 @@ longest running time for each domain there is one more reserved node, and there 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -27,7 +27,14 @@ from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
-from muster.queueing.preemption import MAX_SPARED, WAITING_FOR_PREEMPTION, Preemption, WaitingForPreemption
+from muster.queueing.preemption import (
+    MAX_PREEMPTORS,
+    MAX_SPARED,
+    MAX_WAYS,
+    WAITING_FOR_PREEMPTION,
+    Preemption,
+    WaitingForPreemption,
+)
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -131,9 +138,10 @@ def plan_steps(
     desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption, starts or {})
     for position, job in enumerate(queue, start=1):
         desk.kept = 0
-        answer = yield from _guarded(desk, job)
-        payer = None if job.replacement else charged.payer(job.namespace, job.job_uid)
-        yield job.job_uid, QueueDecision(position, len(queue), answer, payer, desk.kept)
+        payer = charged.payer(job.namespace, job.job_uid)
+        # Those that it would preempt come before it now.
+        answer = yield from _guarded(desk, job if payer is None else replace(job, preempts_by=""))
+        yield job.job_uid, QueueDecision(position, len(queue), answer, None if job.replacement else payer, desk.kept)
 
 
 def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
@@ -145,7 +153,7 @@ def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed 
 
 
 class _Way(NamedTuple):
-    """Nodes for a job, and the preemptible jobs that hold some of them."""
+    """Nodes for a job, and the jobs that hold some of them and give way."""
 
     chosen: tuple[str, ...]
     giving: frozenset[str]
@@ -170,6 +178,8 @@ class _Planner:
     ) -> None:
         self._closed = closed
         self._preemption = preemption
+        self._preemptors = 0
+        self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
         self._starts = starts
         self._usable_after: dict[str, float] = {}  # name of a job with reserved nodes -> seconds until it starts
         self._fleet = fleet
@@ -250,33 +260,117 @@ class _Planner:
         if without_room is not None:
             return without_room
         self._limits.reserve(job)
+        self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._note_reserved(job, kept)
         self._usable_after[job.name] = self._starts.get(job.job_uid, 0.0)
         return None
 
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
-        free = [name for name in kept if self._preemption.jobs.keys().isdisjoint(self._fleet.holders(name))]
+        free = [name for name in kept if not self._preemption.holds(self._fleet.holders(name))]
         self._reserved.update(dict.fromkeys(free, job.name))
         self.kept = len(free)
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
-        that counts what they hold as free.
-
-        Those give way that come first in their order, and of these none without which the others are enough, of the
-        last MAX_SPARED. Few are tried before many: each try costs as much as they have nodes.
-        """
-        in_order, nodes_of = self._preemption.in_order(job), self._fleet.nodes_of
-        candidates = [uid for uid in in_order if not self._space.all_reserved(nodes_of(uid))]
-        if not candidates:
+        that counts what is lent to them as free."""
+        preemption, nodes_of = self._preemption, self._fleet.nodes_of
+        way = yield from self._best_way(job)
+        if way is None:
+            return self._answer_without_lent(job) or answer
+        chosen, giving = way
+        if not giving:  # nodes have become free meanwhile: the next plan finds them
             return answer
+        without_room = self._quotas.refusal(job, answer, chosen)
+        if without_room is not None:
+            return without_room
+        self._promise(job, chosen)
+        self._note_reserved(job, chosen)
+        holders = {uid: preemption.holder(uid) for uid in giving}
+        asked = frozenset(uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes)
+        preemption.preempt(asked, job)
+        names = Counter(visible_name(holder.name, job.request.viewer) for holder in holders.values())
+        message = (
+            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {jobs_text(names)} "
+            f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
+        )
+        return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
+
+    def _answer_without_lent(self, job: WaitingJob) -> NotPlaced | None:
+        """Return why a job would have no place if all gave way whose nodes are lent; None where none are."""
+        lent = self._preemption.uids_for(job)
+        answer = self._space.solve(replace(job.request, given_back=lent)) if lent else None
+        return answer if isinstance(answer, NotPlaced) else None
+
+    def _victims(self, job: WaitingJob) -> list[str]:
+        """Return the jobs of lower priority whose nodes a job may take: for the first MAX_PREEMPTORS jobs only."""
+        if not job.preempts_by or not self._preemption.victims:
+            return []
+        if self._preemptors >= MAX_PREEMPTORS or len(self._blocked) > MAX_PREEMPTORS:
+            return []
+        self._preemptors += 1
+        return self._preemption.victims_of(job)
+
+    def _best_way(self, job: WaitingJob) -> Generator[None, None, _Way | None]:
+        """Return nodes for a job if others give way; None: they would not help.
+
+        Who leaves already comes first. Those whose nodes are lent come before those that the job outranks.
+        """
+        preemption, victims = self._preemption, self._victims(job)
+        in_order = (*preemption.in_order(job), *victims)
+        candidates = [uid for uid in in_order if not self._space.all_reserved(self._fleet.nodes_of(uid))]
+        candidates.sort(key=preemption.leaves, reverse=True)
+        for _ in range(MAX_WAYS):
+            way = yield from self._way(job, candidates)
+            if way is None or way.giving.isdisjoint(victims):
+                return way
+            way = (yield from self._cheaper_way(job, candidates, preemption.toll(way.giving))) or way
+            if not (yield from self._goes_to_others(way)):
+                return way
+            candidates = [uid for uid in candidates if uid not in way.giving or uid in preemption.jobs]
+        return None
+
+    def _goes_to_others(self, way: _Way) -> Generator[None, None, bool]:
+        """Return whether jobs before in the queue, which have too few nodes, would have nodes of this way."""
+        space = self._unreserved.copied()
+        for job in self._blocked:
+            yield
+            given_back = self._preemption.uids_for(job) | way.giving
+            request = replace(job.request, given_back=given_back)
+            if space.find(request) is not None:
+                return True
+            kept = space.reservation(request)
+            if not set(kept).isdisjoint(way.chosen):
+                return True
+            space.reserve_nodes(kept, reserved_refusal(job.name))
+        return False
+
+    def _cheaper_way(
+        self, job: WaitingJob, candidates: Sequence[str], toll: tuple[int, int, int]
+    ) -> Generator[None, None, _Way | None]:
+        """Return a way on which less is taken from running jobs; None: none is found.
+
+        The first way goes from small jobs to large ones. Of large ones fewer may do, which hold fewer nodes together.
+        """
+        preemption = self._preemption
+        tolls = {uid: preemption.toll([uid]) for uid in candidates}
+        larger_first = sorted(candidates, key=lambda uid: (tolls[uid][0], -tolls[uid][1]))
+        way = yield from self._way(job, [uid for uid in larger_first if tolls[uid] < toll])
+        return way if way is not None and preemption.toll(way.giving) < toll else None
+
+    def _way(self, job: WaitingJob, candidates: Sequence[str]) -> Generator[None, None, _Way | None]:
+        """Return nodes for a job if some of these jobs give way; None: they would not help.
+
+        Those give way that come first, and of these none without which the others are enough, of the last MAX_SPARED.
+        Few are tried before many: each try costs as much as they have nodes.
+        """
+        if not candidates:
+            return None
         least, most = 1, 1
         while (way := self._find_with(job, candidates[:most])) is None:
             yield
             if most >= len(candidates):
-                without = self._space.solve(replace(job.request, given_back=frozenset(candidates)))
-                return without if isinstance(without, NotPlaced) else answer
+                return None
             least, most = most + 1, most * 2
         most = min(most, len(candidates))
         while least < most:
@@ -290,23 +384,7 @@ class _Planner:
         for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
             yield
             way = self._find_with(job, way.giving - {uid}) or way
-        chosen, giving = way
-        if not giving:  # nodes have become free meanwhile: the next plan finds them
-            return answer
-        without_room = self._quotas.refusal(job, answer, chosen)
-        if without_room is not None:
-            return without_room
-        self._promise(job, chosen)
-        self._note_reserved(job, chosen)
-        holders = self._preemption.jobs
-        asked = frozenset(uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes)
-        self._preemption.preempt(asked, job.name)
-        names = Counter(visible_name(holders[uid].name, job.request.viewer) for uid in giving)
-        message = (
-            f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {jobs_text(names)} "
-            f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
-        )
-        return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
+        return way
 
     def _find_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | None:
         """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""

@@ -27,6 +27,7 @@ class WaitingJob:
         claim: what each of its pods counts for in ResourceQuotas; None = not known, which is left to the API server.
         expected_seconds: for how long it would hold its nodes at most, as far as backfill trusts that; None: not known.
         preemptible: whether it also starts on nodes that are reserved for others, and gives way to them.
+        preempts_by: the PriorityClass by which it may take the nodes of jobs of lower priority; "": it may not.
     """
 
     job_uid: str
@@ -40,6 +41,7 @@ class WaitingJob:
     claim: QuotaClaim | None = None
     expected_seconds: float | None = None
     preemptible: bool = False
+    preempts_by: str = ""
 
     @property
     def needs(self) -> int:

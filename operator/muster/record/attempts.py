@@ -10,7 +10,17 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from muster.api.gang import MAX_SHORT_ESTIMATES, Examination, GangIncident, GangSpec, Level, Member
+from muster.api.gang import (
+    MAX_PREEMPTIONS,
+    MAX_SHORT_ESTIMATES,
+    Examination,
+    GangIncident,
+    GangPreemption,
+    GangSpec,
+    Level,
+    Member,
+)
+from muster.api.trainingjob import TrainingJob
 from muster.checkpoints import node_local, resume, unloadable
 from muster.fencing.survivors import unfenced_workers
 from muster.record import corruption, exclusions, incidents, members, save_request
@@ -62,6 +72,7 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             topology=members.topology(world, chosen),
             backfilled=placed.backfills,
             backfill_until=_backfill_until(world, placed),
+            placed_time=world.now,
         )
     spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
     # One of them whose fence is over may be heard again before the start.
@@ -70,6 +81,7 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             "unfenced_workers": record.unfenced_workers,
             "backfilled": placed.backfills,
             "backfill_until": _backfill_until(world, placed),
+            "placed_time": world.now,
         }
     )
 
@@ -147,6 +159,41 @@ def _short_estimates(record: GangSpec, reason: str) -> list[datetime]:
     if reason != PREEMPTED or evacuation is None or until is None or evacuation.since <= until:
         return record.short_estimates
     return [*record.short_estimates, evacuation.since][-MAX_SHORT_ESTIMATES:]
+
+
+def after_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
+    """Return the record of a gang that gives its nodes to another job.
+
+    Nodes of its own count as a preemption of this day; those that were lent to it do not.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        answered: whether it did as it was asked.
+    """
+    released = without_nodes(world, record, PREEMPTED)
+    if holds_lent_nodes(world.job, record):
+        return released
+    preemptions = [*of_last_day(record.preemptions, world.now), GangPreemption(time=world.now, answered=answered)]
+    return released.model_copy(update={"preemptions": preemptions[-MAX_PREEMPTIONS:]})
+
+
+def of_last_day(preemptions: Sequence[GangPreemption], now: datetime) -> list[GangPreemption]:
+    """Return those of the last 24 hours; by a clock that has stepped, none is later than that."""
+    return [preemption for preemption in preemptions if abs(now - preemption.time) < timedelta(days=1)]
+
+
+def holds_lent_nodes(job: TrainingJob, record: GangSpec) -> bool:
+    """Whether the nodes of a gang are only lent to it, so that it gives way whatever its priority."""
+    return job.spec.queueing.preemptible or record.backfilled
+
+
+def is_giving_way(record: GangSpec) -> bool:
+    """Whether the gang leaves its nodes for another job, or has, and waits since."""
+    evacuation = record.evacuation
+    return (
+        record.reason == PREEMPTED if not record.members else evacuation is not None and evacuation.reason == PREEMPTED
+    )
 
 
 def was_never_assembled(record: GangSpec) -> bool:

@@ -36,10 +36,12 @@ _GOES_ON = (
 )
 
 
-def gives_way_text(job: TrainingJob, preempted_by: Preemptors | None) -> str:
+def gives_way_text(job: TrainingJob, record: GangSpec, preempted_by: Preemptors | None) -> str:
     """Return why a job leaves, and to which jobs it gives way, as a verb: `backfills and gives way to team-a/llama`."""
-    is_what = "is preemptible" if job.spec.queueing.preemptible else "backfills"
-    return f"{is_what} and gives way to {shortened(preempted_by or ('another job',))}"
+    is_what = "backfills" if record.backfilled else "has a lower priority"
+    if job.spec.queueing.preemptible:
+        is_what = "is preemptible"
+    return f"{is_what} and gives way to {shortened([*map(str, preempted_by or ())] or ['another job'])}"
 
 
 def failures_text(count: int) -> str:

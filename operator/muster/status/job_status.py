@@ -245,7 +245,7 @@ def _training(world: JobWorld, report: StatusReport) -> TrainingJobStatus:
             when = f"at once, without waiting for a checkpoint: {unsaved}"
         message = f"The job leaves {', '.join(evacuation.nodes) or 'all nodes'} {when}."
         if evacuation.reason == PREEMPTED:
-            message += f" It {gives_way_text(world.job, world.preempted_by)}. Then it waits in the queue."
+            message += f" It {gives_way_text(world.job, gang.spec, world.preempted_by)}. Then it waits in the queue."
         if evacuation.reason == LEAVE_WITHDRAWN:
             message = (
                 "The ranks follow a request to leave that was withdrawn. They start again after their next complete "

@@ -162,7 +162,7 @@ class JobWorld:
         dark: of all nodes, by their heartbeats.
         queue_decision: place in the queue of a job that waits for nodes; None before it is queued.
         start_estimate: when a job that waits for nodes starts; None where that is not estimated.
-        preempted_by: the jobs that it has to give its nodes to; None: no plan says it yet.
+        preempted_by: the jobs that the job has to give its nodes to; None: no plan says it yet.
         leader_age_seconds: for how long this process has been the leader.
         ahead_seconds: by how much the wall clock of this process is ahead of the API server's; None: not known.
         attempt_age_seconds: for how long this process has seen the record with this attempt and this time.

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-
-Preemptors = tuple[str, ...]
-"""The names of the jobs that another job has to give its nodes to."""
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,26 @@ class Placed:
     spares: tuple[str, ...] = ()
     backfills: bool = False
     expected_seconds: float | None = None
+
+
+class Preemptor(NamedTuple):
+    """A waiting job that another one gives its nodes to.
+
+    Attributes:
+        name: `<namespace>/<name>`, or what people of the other job may know of it.
+        priority_class: by which it preempts; "": the nodes were only lent to the other job.
+    """
+
+    name: str
+    priority_class: str = ""
+
+    def __str__(self) -> str:
+        """The job and its class, for people."""
+        return f"{self.name} (PriorityClass {self.priority_class})" if self.priority_class else self.name
+
+
+Preemptors = tuple[Preemptor, ...]
+"""The jobs that another job has to give its nodes to."""
 
 
 @dataclass(frozen=True, slots=True)

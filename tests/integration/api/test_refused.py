@@ -600,6 +600,37 @@ POLICIES: dict[str, Case] = {
         "spec.queueing.priorityClasses", [""], "should be at least 1 chars long", field="spec.queueing.priorityClasses"
     ),
     "priority classes twice": one("spec.queueing.priorityClasses", ["a", "a"], "Duplicate value"),
+    "preemption that is a list": one("spec.queueing.preemption", ["urgent"], "must be of type object"),
+    "preemption by a class of no namespace": Case(
+        "spec.queueing.preemption.priorityClasses[].namespaces",
+        {"spec.queueing.preemption": {"priorityClasses": [{"name": "urgent", "namespaces": []}]}},
+        ("spec.queueing.preemption.priorityClasses[0].namespaces", "should have at least 1 items"),
+    ),
+    "preemption by a namespace that is no name": Case(
+        "spec.queueing.preemption.priorityClasses[].namespaces",
+        {"spec.queueing.preemption": {"priorityClasses": [{"name": "urgent", "namespaces": ["Team A"]}]}},
+        ("spec.queueing.preemption.priorityClasses[0].namespaces[0]", "write the name of a namespace"),
+    ),
+    "preemption by a class that does not count": Case(
+        "spec.queueing.preemption.priorityClasses",
+        {
+            "spec.queueing.priorityClasses": ["batch"],
+            "spec.queueing.preemption": {"priorityClasses": [{"name": "urgent", "namespaces": ["a"]}]},
+        },
+        ("spec.queueing.preemption.priorityClasses", "a class that preempts has to count in the queue"),
+    ),
+    "preemption by a class of Kubernetes' own": Case(
+        "spec.queueing.preemption.priorityClasses[].name",
+        {
+            "spec.queueing.priorityClasses": [],
+            "spec.queueing.preemption": {
+                "priorityClasses": [{"name": "system-node-critical", "namespaces": ["kube-system"]}]
+            },
+        },
+        ("spec.queueing.preemption.priorityClasses", "a class that preempts has to count in the queue"),
+    ),
+    **dict(bounds("spec.queueing.preemption.minRunSeconds", 0, 604800)),
+    **dict(bounds("spec.queueing.preemption.preemptionsPerDay", 1, 100)),
     "to show jobs in words": one("spec.queueing.showJobsOfOtherNamespaces", "yes", "must be of type boolean"),
     "queueing that is text": one("spec.queueing", "fifo", "must be of type object"),
     **selector_cases("spec.queueing.namespaceSelector", "namespaces"),
@@ -1141,6 +1172,8 @@ FULL_GANG_SPEC: dict[str, Any] = {
         "resumePreset": "Megatron",
     },
     "unfencedWorkers": [{"pod": "small-1-1", "podUid": "2", "node": "node-2", "fencedTime": TIME}],
+    "placedTime": TIME,
+    "preemptions": [{"time": TIME, "answered": True}],
     "evacuation": {"reason": "Drain", "nodes": ["node-1"], "since": TIME, "deadline": TIME, "afterStep": 5},
     "incidents": [
         {

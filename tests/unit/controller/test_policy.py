@@ -82,6 +82,32 @@ def test_only_classes_that_the_policy_lets_count_put_a_job_first(
     assert scene.cluster.priority_of(job) == want
 
 
+@pytest.mark.parametrize(
+    ("listed", "counts", "preempts", "namespaces", "want"),
+    [
+        (["urgent"], [], True, ["ns"], "urgent"),
+        (["urgent"], ["urgent"], True, ["other", "ns"], "urgent"),
+        (["urgent"], [], True, ["other"], ""),
+        (["urgent"], [], False, ["ns"], ""),
+        (["urgent"], ["usual"], True, ["ns"], ""),
+        (["other"], [], True, ["ns"], ""),
+        ([], [], True, [], ""),
+    ],
+)
+def test_which_class_preempts(
+    scene: Any, make: Any, listed: list[str], counts: list[str], preempts: bool, namespaces: list[str], want: str
+) -> None:
+    classes = [{"name": name, "namespaces": namespaces} for name in listed]
+    queueing = {"priorityClasses": counts, "preemption": {"priorityClasses": classes}}
+    scene.cluster.policies.store.assume(policy(queueing=queueing))
+    job = make.job()
+    template = {"spec": {**job.spec.template["spec"], "priorityClassName": "urgent"}}
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
+    assert scene.cluster.preempts_by(job) == "", "a class that is gone preempts none"
+    scene.cluster.priorities.store.assume(PriorityClass("urgent", 1000, False, 1, preempts))
+    assert scene.cluster.preempts_by(job) == want
+
+
 def test_a_namespace_that_is_not_listed_has_the_default_limit() -> None:
     listed = {"limits": [{"namespace": "a", "nodes": 64}, {"namespace": "none", "nodes": 0}]}
     limits = policy(queueing={**listed, "defaultLimit": 8}).spec.queueing.limits_of(["a", "none", "other"])

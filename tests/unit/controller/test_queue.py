@@ -17,9 +17,9 @@ from muster.controller.queue import CHECKS_SECONDS, Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.preemption import PreemptionCandidate
+from muster.queueing.preemption import PreemptionCandidate, Victim
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
+from muster.world.queuedecision import NotPlaced, Placed, Preemptor, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
 
 Key = tuple[str, str]
@@ -140,7 +140,7 @@ async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(
     await until(lambda: keeper.queue.preempted_by("spot") == ())
     keeper.rung.clear()
     keeper.put("a", 2)
-    await until(lambda: keeper.queue.preempted_by("spot") == ("ns/a",))
+    await until(lambda: keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),))
     assert keeper.rung.count(("ns", "spot")) == 1
     keeper.queue.replan()
     keeper.queue.set_waiting(("ns", "a"), "a", None)
@@ -169,6 +169,52 @@ async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper
     keeper.queue.set_waiting(("ns", "none"), "none", waiting("none", 1, 2))
     await until(lambda: keeper.queue.decision_of("none"))
     assert keeper.queue.decision_of("none").no_backfill_until is None  # type: ignore[union-attr]
+
+
+async def _outranks(keeper: Keeper, clock: list[float]) -> None:
+    """Job urgent waits for the nodes of one that has begun to leave."""
+    keeper.queue._clock = lambda: clock[0]
+    keeper.fleet.occupy("low", "low", frozenset({"n0", "n1", "n2"}))
+    victim = Victim("ns/low", -1, 3, placed=EPOCH, exempt_until=EPOCH)
+    keeper.queue.set_preemption_candidate(("ns", "low"), "low", victim)
+    keeper.queue.set_waiting(("ns", "urgent"), "urgent", waiting("urgent", 3, preempts_by="gold"))
+    await until(lambda: keeper.queue.preempted_by("low") == (Preemptor("ns/urgent", "gold"),))
+    assert not keeper.queue.preemption().jobs, "its nodes are its own"
+    keeper.queue.note_giving_way("low")
+
+
+def charged(keeper: Keeper, clock: list[float]) -> frozenset[str]:
+    return keeper.queue._charges.charged(clock[0]).jobs
+
+
+@pytest.mark.parametrize(
+    ("seconds", "has_begun", "pays"),
+    [(599.0, False, False), (600.0, False, True), (599.0, True, False), (600.0, True, False)],
+)
+async def test_who_preempts_and_does_not_begin_in_time_pays(
+    keeper: Keeper, seconds: float, has_begun: bool, pays: bool
+) -> None:
+    clock = [1000.0]
+    await _outranks(keeper, clock)
+    clock[0] += 5000.0
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=False, has_begun=False)
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
+    clock[0] += seconds
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=has_begun)
+    assert charged(keeper, clock) == ({"urgent"} if pays else set())
+
+
+@pytest.mark.parametrize("ends", ["", "another", "forgotten", "begins"])
+async def test_who_has_others_leave_and_goes_away_pays(keeper: Keeper, ends: str) -> None:
+    clock = [1000.0]
+    await _outranks(keeper, clock)
+    if ends == "begins":
+        keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=True)
+    if ends in ("forgotten", "begins"):
+        keeper.queue.forget(("ns", "urgent"))
+    else:
+        keeper.queue.check_preemptor(("ns", "urgent"), ends, holds_nodes=False, has_begun=False)
+    assert charged(keeper, clock) == (set() if ends == "begins" else {"urgent"})
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:
@@ -249,7 +295,7 @@ async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
     keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", PreemptionCandidate("ns/spot", EPOCH))
     keeper.put("a", 2)
-    await until(lambda: keeper.queue.preempted_by("spot") == ("ns/a",))
+    await until(lambda: keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),))
     monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
     solve, said = Space.solve, list[float]()
 
@@ -264,7 +310,7 @@ async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
     keeper.queue.replan()
     await until(lambda: len(said) == 20 and keeper.answer("a") is not None)
     assert ("ns", "spot") not in keeper.rung
-    assert keeper.queue.preempted_by("spot") == ("ns/a",)
+    assert keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),)
 
 
 async def test_a_level_that_the_policy_no_longer_names_is_not_told(scene: Any) -> None:
