@@ -178,7 +178,7 @@ class Queue:
         """Note that a job has begun to give way: those that preempt it by their priority have to start in time."""
         names = {preemptor.name for preemptor in self.preempted_by(job_uid) or () if preemptor.priority_class}
         for uid, entry in self._entries.items():
-            if entry.waiting.name in names:
+            if entry.waiting.name in names and not entry.waiting.replacement:
                 self.preemptors.setdefault(entry.key, _Preemptor(uid))
 
     def check_preemptor(self, key: Key, job_uid: str, *, holds_nodes: bool, has_begun: bool) -> None:
