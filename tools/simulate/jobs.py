@@ -97,6 +97,7 @@ class Day:
         limits: how many of the nodes a namespace may hold, where it is not all.
         classes: PriorityClasses and their values.
         counted: those that count in the queue; None: all.
+        preempting: those that preempt, with the namespaces whose jobs do so by them.
         late: jobs that come when the trouble is over, and so long after that as they say.
     """
 
@@ -105,6 +106,7 @@ class Day:
     limits: Mapping[str, int] = field(default_factory=dict)
     classes: Mapping[str, int] = field(default_factory=dict)
     counted: frozenset[str] | None = None
+    preempting: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     late: Mapping[str, JobPlan] = field(default_factory=dict)
 
     def priority_of(self, plan: JobPlan) -> int:
@@ -204,6 +206,36 @@ _PREEMPTED = Day(
     },
 )
 
+
+def _ranked(name: str, nodes: int, priority_class: str = "", **changes: Any) -> JobPlan:
+    return JobPlan(nodes, {**_SURE, **_leaving(name)}, priority_class=priority_class, **changes)
+
+
+OUTRANKED = "Outranked"
+# Jobs of a class that may preempt come for the nodes of others, also of those whose program does not answer.
+_OUTRANKED = Day(
+    {
+        "a": _ranked("a", 3, "batch", answers=OnRequest.ENDS_WELL, work=1.2),
+        "lab/a": _ranked("lab/a", 2, answers=OnRequest.WAITS, work=1.2),
+        "b": _ranked("b", 2, work=1.2),
+        "lab/plain": JobPlan(1, {"recovery": _OFTEN, **_PLAIN}, priority_class="batch", work=0.9),
+        "lab/b": _ranked("lab/b", 4, "urgent", comes_at=60.0, work=0.4),
+        "dev/a": _ranked("dev/a", 3, "urgent", comes_at=70.0, work=0.3),
+        "c": _ranked("c", 2, "urgent", comes_at=160.0, work=0.3, has_sidecar=True),
+        "d": _ranked("d", 5, "vip", comes_at=220.0, work=0.2),
+        "junk/loop": JobPlan(1, _SURE, crashes_after=0, priority_class="vip", ends=""),
+        "junk/image": JobPlan(1, _SURE, image=MISSING_IMAGE, comes_at=20.0, priority_class="urgent", ends=""),
+    },
+    limits={"junk": 2},
+    classes=_CLASSES,
+    preempting={"urgent": ("team", "lab", "late", "junk"), "vip": ("team",)},
+    late={
+        "late/a": _ranked("late/a", 3, "batch", step_seconds=10.0, answers=OnRequest.ENDS_WELL),
+        "late/b": _ranked("late/b", 4, step_seconds=10.0),
+        "late/c": _ranked("late/c", 5, "urgent", comes_at=90.0, work=0.1),
+    },
+)
+
 DAYS: Mapping[str, Day] = {
     "Three": Day(_THREE),
     "Limited": Day(_THREE, limits={"team": 7}),
@@ -255,6 +287,7 @@ DAYS: Mapping[str, Day] = {
     ),
     **_CONTENDED,
     PREEMPTED: _PREEMPTED,
+    OUTRANKED: _OUTRANKED,
 }
 CONTENDED_DAYS = tuple(_CONTENDED)
-QUIETER = tuple(name for name in DAYS if name not in {*_CONTENDED, PREEMPTED})
+QUIETER = tuple(name for name in DAYS if name not in {*_CONTENDED, PREEMPTED, OUTRANKED})

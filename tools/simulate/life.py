@@ -107,13 +107,22 @@ class Life(Surroundings):
         self.trainers[uid] = Trainer(self, self.checks, uid, script)
         return uid
 
-    def govern(self, limits: Mapping[str, int], counted: Collection[str] | None = None) -> None:
-        """An administrator says how many nodes namespaces may hold, and which PriorityClasses count; None: all."""
+    def govern(
+        self,
+        limits: Mapping[str, int],
+        counted: Collection[str] | None = None,
+        preempting: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        """An administrator says how many nodes namespaces may hold, which PriorityClasses count (None: all), and which
+        preempt for which namespaces."""
         queueing: dict[str, Any] = {
             "limits": [{"namespace": namespace, "nodes": nodes} for namespace, nodes in limits.items()]
         }
         if counted is not None:
             queueing["priorityClasses"] = sorted(counted)
+        if preempting:
+            classes = [{"name": name, "namespaces": sorted(allowed)} for name, allowed in preempting.items()]
+            queueing["preemption"] = {"priorityClasses": classes, "minRunSeconds": 30}
         self.server.patch(POLICY, {"spec": {"queueing": queueing}}, "merge")
 
     def add_priority(self, name: str, value: int, **fields: Any) -> None:

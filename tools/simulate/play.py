@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from simulate.fault import FOR_EVER, FOR_GOOD, Fault, MissedError, Undo
 from simulate.faults import KINDS, THEMES, begin, draw, draw_for_good
-from simulate.jobs import CONTENDED_DAYS, DAYS, LEAST_OFTEN, PREEMPTED, QUIETER, Day, JobPlan
+from simulate.jobs import CONTENDED_DAYS, DAYS, LEAST_OFTEN, OUTRANKED, PREEMPTED, QUIETER, Day, JobPlan
 from simulate.life import Life
 from simulate.surroundings import key_of
 from simulate.violation import ViolationError
@@ -24,6 +24,7 @@ AT_ONCE = 0.5  # share of the lives in which all is repaired at one moment
 CONTENDED_SHARE = 1 / 3
 CONTENDED_SHARE_WHERE_SPARSE = 1 / 6
 PREEMPTED_SHARE = 1 / 3  # of the contended lives
+OUTRANKED_SHARE = 1 / 6
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25
 # How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the
@@ -89,6 +90,8 @@ def story(seed: int) -> Story:
     day = chance.choice(CONTENDED_DAYS if is_contended else QUIETER)
     if is_contended and random.Random(f"preempted {seed}").random() < PREEMPTED_SHARE:  # other lives stay what they are
         day = PREEMPTED
+    if is_contended and random.Random(f"outranked {seed}").random() < OUTRANKED_SHARE:
+        day = OUTRANKED
     large = chance.random() < (LARGE_WHERE_SPARSE if sparse else LARGE)
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
     if chance.random() < 0.5:
@@ -179,7 +182,12 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
     for name, plan in jobs.items():
         if plan.forgets and life.trainer_of(name).has_forgotten and not life.was_reported(name, "ResumedBehind"):
             raise ViolationError(f"a trainer that does not go on from its checkpoint is told: {name}")
-        if plan.is_sound and not plan.gives_way and all(_spares(fault, name) for fault in told.faults):
+        if (
+            plan.is_sound
+            and not plan.gives_way
+            and not day.preempting
+            and all(_spares(fault, name) for fault in told.faults)
+        ):
             _trains_on(life, name)  # says more than that what has ended its attempt is charged for nothing
         if plan.is_sound:
             life.checks.trail.judge(name)
@@ -189,7 +197,7 @@ def _play(life: Life, told: Story, outcome: Outcome) -> None:
 
 def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
     """What administrators and users have to say: now, or in a moment."""
-    life.govern(day.limits, day.counted)
+    life.govern(day.limits, day.counted, day.preempting)
     for name, value in day.classes.items():
         life.add_priority(name, value)
     priorities = {key_of(name): day.priority_of(plan) for name, plan in {**day.jobs, **day.late}.items()}

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from muster.api.fleetpolicy import Queueing
 from muster.api.trainingjob import Checkpoint
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.record.attempts import ASSEMBLY_TIMED_OUT, PREEMPTED
@@ -111,6 +112,8 @@ class Waits:
             self._queued.pop(uid, None)
         else:
             self._queued.setdefault(uid, now)
+        if "stands behind" in _running(status).get("message", ""):
+            self._charged.add(after["metadata"]["namespace"])
         if _running(status).get("reason") == WAITING_FOR_PREEMPTION:
             self._awaiting.setdefault(uid, now)
         elif uid in self._awaiting:
@@ -171,6 +174,22 @@ class Waits:
             is_vain = uid in self._unserved and self._is_quiet
             self._hold("no job gives way twice for nothing", not is_vain, f"{_name(job)}: {after['spec']['attempt']}")
             self._unserved.add(uid)
+            is_lent = _is_preemptible(job) or before is None or before["spec"].get("backfilled")
+            if self._is_on and not is_lent:
+                self._inspect_outranked(job, after)
+
+    def _inspect_outranked(self, job: Object, record: Object) -> None:
+        """A job has left nodes of its own: one of a higher priority that waits is why, and not too often."""
+        priority = self._priority(job)
+        waiting = (self._job(uid) for uid in self._queued)
+        higher = [other for other in waiting if other is not None and self._priority(other) > priority]
+        is_behind = self._clear_since > self._around.agenda.now  # what it leaves for may have gone
+        self._hold("priority preempts from above only", bool(higher) or is_behind, _name(job))
+        count = len(record["spec"]["preemptions"])
+        self._hold("no job is preempted too often", count <= Queueing().preemption.preemptions_per_day, _name(job))
+
+    def _priority(self, job: Object) -> int:
+        return self.priority_of((job["metadata"]["namespace"], job["metadata"]["name"]))
 
     def _in_order(self, gang: Object) -> None:
         """A gang has got its nodes: nobody who comes before it has waited for them."""
@@ -208,10 +227,13 @@ class Waits:
 
     def _place(self, job: Object, *, replaces: bool) -> tuple[bool, bool, int, str, str]:
         """In the queue, as docs/queueing.md has it."""
-        metadata = job["metadata"]
-        key = metadata["namespace"], metadata["name"]
-        priority = self.priority_of(key)
-        return _is_preemptible(job), not replaces, -priority, metadata["creationTimestamp"], "/".join(key)
+        return (
+            _is_preemptible(job),
+            not replaces,
+            -self._priority(job),
+            job["metadata"]["creationTimestamp"],
+            _name(job),
+        )
 
     # What goes on.
 
@@ -348,7 +370,7 @@ class Waits:
         """Preemptible jobs give way to it: in the quiet it starts within one leave."""
         if not self._is_quiet:
             return
-        leaving = filter(_is_preemptible, self._around.server.all("trainingjobs"))
+        leaving = filter(self._may_give_way, self._around.server.all("trainingjobs"))
         bound = max(map(_save_timeout, leaving), default=0) + PODS_END_SECONDS + USED_SECONDS
         seconds = self._lasted(max(self._awaiting[job["metadata"]["uid"]], self._quiet_since))
         self._hold(
@@ -356,6 +378,11 @@ class Waits:
             seconds < bound,
             f"{_name(job)} has waited for {seconds:.0f} s",
         )
+
+    def _may_give_way(self, job: Object) -> bool:
+        """Whether it is preemptible, or leaves for another job."""
+        spec = (self._record(job) or {"spec": {"reason": ""}})["spec"]
+        return _is_preemptible(job) or PREEMPTED in (spec["reason"], (spec.get("evacuation") or {}).get("reason"))
 
     def _free(self, besides: Collection[str] = ()) -> set[str]:
         """Nodes of which nothing says that they are taken, or not sound.

@@ -22,7 +22,7 @@ from simulate import stories
 from simulate.apiserver import Object, Where, owned
 from simulate.fault import FOR_EVER, Fault
 from simulate.faults import KINDS
-from simulate.jobs import CONTENDED_DAYS, PREEMPTED
+from simulate.jobs import CONTENDED_DAYS, OUTRANKED, PREEMPTED
 from simulate.life import Life
 from simulate.machines import _pinned_to
 from simulate.play import Story, play, story
@@ -171,7 +171,7 @@ def test_what_is_mended_one_after_the_other_is_mended() -> None:
 
 def test_some_lives_are_contended_and_some_a_part_of_a_large_fleet() -> None:
     told = [story(seed) for seed in range(200)]
-    contended = Counter((one.sparse, one.day in (*CONTENDED_DAYS, PREEMPTED)) for one in told)
+    contended = Counter((one.sparse, one.day in (*CONTENDED_DAYS, PREEMPTED, OUTRANKED)) for one in told)
     large = Counter((one.sparse, one.large) for one in told)
     assert 0.2 < contended[False, True] / sum(not one.sparse for one in told) < 0.47
     assert 0.08 < contended[True, True] / sum(one.sparse for one in told) < 0.3
@@ -310,6 +310,14 @@ def test_preemptible_jobs_give_way_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert outcome.checks["no job gives way twice for nothing"] >= 3
     monkeypatch.setattr("muster.queueing.queue._Planner._preempting", _none_gives_way)
     assert "no job waits behind preemptible ones" in play(told).violation
+
+
+def test_priority_preempts_in_time() -> None:
+    told = Story(1, [Fault(at, "WatchesEnd") for at in (5.0, 400.0)], day=OUTRANKED)
+    outcome = play(told)
+    assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
+    assert outcome.checks["priority preempts from above only"] >= 2
+    assert outcome.checks["who waits for preemptible jobs starts within one leave"]
 
 
 LIVES = 5
