@@ -152,7 +152,7 @@ PARTS = (
         tests=_nightly(
             "e2e",
             *("test_account.py", "test_apart.py", "test_backfill.py", "test_ejecting.py", "test_holding.py"),
-            *("test_jobs.py", "test_leaving.py", "test_placement.py", "test_pods_as_they_come.py"),
+            *("test_jobs.py", "test_leaving.py", "test_outranked.py", "test_placement.py", "test_pods_as_they_come.py"),
             *("test_preempted.py", "test_trainer_hash.py"),
         ),
         nodes=4,
