@@ -194,8 +194,8 @@ class PriorityPreemption(ApiModel):
         3,
         ge=1,
         le=MAX_PREEMPTIONS,
-        description="preemptionsPerDay is how many times within 24 hours one job may be preempted. Then it keeps its "
-        "nodes.",
+        description="preemptionsPerDay is how many times within 24 hours one job may be asked to leave. Then it keeps "
+        "its nodes.",
     )
 
 

@@ -363,13 +363,15 @@ MAX_PREEMPTIONS = 100
 
 
 class GangPreemption(RecordedModel):
-    """GangPreemption is one time at which the gang gave its nodes to a job of higher priority."""
+    """GangPreemption is one time at which the gang was to give its nodes to a job of higher priority."""
 
-    time: Time = Field(description="time is when the gang gave its nodes back.")
+    time: Time = Field(
+        description="time is when the gang gave its nodes back, or when the request to leave was withdrawn."
+    )
     answered: bool = Field(
         description=(
-            "answered is whether the program had saved, or said that it follows the request. Of two like jobs the one "
-            "that did not is preempted first."
+            "answered is whether the program had saved, or said that it follows the request. It is true after a "
+            "request that was withdrawn. Of two like jobs the one that did not is preempted first."
         )
     )
 
@@ -1070,8 +1072,8 @@ class GangSpec(RecordedModel):
         [],
         max_length=MAX_PREEMPTIONS,
         description=(
-            "preemptions are the times of the last 24 hours at which the gang gave its nodes to jobs of higher "
-            "priority, oldest first."
+            "preemptions are the times of the last 24 hours at which the gang was to give its nodes to jobs of higher "
+            "priority, oldest first. A request that was withdrawn counts, too."
         ),
     )
     evacuation: Evacuation | None = Field(

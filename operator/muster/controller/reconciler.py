@@ -308,7 +308,8 @@ class Reconciler:
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
         if key in self._queue.preemptors:
-            wanting, has_nodes = uid if job.wants_nodes else "", needs.held > 0 and needs.request is None
+            wanting = uid if job.wants_nodes and not job.spec.suspend else ""
+            has_nodes = needs.held > 0 and needs.request is None
             self._queue.check_preemptor(key, wanting, holds_nodes=has_nodes, has_begun=has_begun(world))
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
         self._queue.set_preemption_candidate(key, uid, preemption_candidate(world, place))

@@ -21,7 +21,14 @@ from muster.lifecycle.evacuation_step import (
 )
 from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
-from muster.record.attempts import PREEMPTED, NextAttempt, after_preemption, next_attempt, without_nodes
+from muster.record.attempts import (
+    PREEMPTED,
+    NextAttempt,
+    after_preemption,
+    next_attempt,
+    with_withdrawn_preemption,
+    without_nodes,
+)
 from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
 from muster.recovery.words import gives_way_text, on_nodes
 from muster.status.report import Announcement
@@ -34,7 +41,7 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
     match step:
         case CancelEvacuation():
             event = Announcement("EvacuationCancelled", "The job no longer has to leave a node. It trains on.")
-            return commit(world, without_evacuation(spec), event)
+            return commit(world, without_evacuation(with_withdrawn_preemption(world, spec)), event)
         case GiveUpEvacuation():
             return commit(world, without_evacuation(spec))  # the status says that there is no place
         case ReleaseNodes(reason):
@@ -49,7 +56,7 @@ def plan(world: JobWorld, spec: GangSpec, step: EvacuationStep) -> Plan:
         case EndEvacuation():
             return _plan_end(world, spec, step)
         case FollowLateAnswer(saves_until):
-            return commit(world, with_late_answer(world, spec, saves_until))
+            return commit(world, with_late_answer(world, with_withdrawn_preemption(world, spec), saves_until))
         case StartAgain():
             return _plan_start_again(world, spec, step)
 
@@ -112,7 +119,7 @@ def _reason_text(world: JobWorld, spec: GangSpec, reason: str, why: Mapping[str,
 
 def _plan_start_again(world: JobWorld, spec: GangSpec, step: StartAgain) -> Plan:
     choice = NextAttempt(placing.least_level(world, Level.IN_PLACE), spec.members)
-    restarted = next_attempt(world, spec, choice, LEAVE_WITHDRAWN)
+    restarted = next_attempt(world, with_withdrawn_preemption(world, spec), choice, LEAVE_WITHDRAWN)
     newest = resume.newest_checkpoint(world, spec)
     after = f"after checkpoint {newest.step}" if step.is_saved and newest else "without a new checkpoint"
     note = (

@@ -171,11 +171,21 @@ def after_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> Ga
         record: of the gang.
         answered: whether it did as it was asked.
     """
-    released = without_nodes(world, record, PREEMPTED)
+    return without_nodes(world, _with_preemption(world, record, answered=answered), PREEMPTED)
+
+
+def with_withdrawn_preemption(world: JobWorld, record: GangSpec) -> GangSpec:
+    """Return the record of a gang that is asked to leave for another job, and need not: that counts as a preemption,
+    too, since it costs a save or a restart."""
+    is_preempted = record.evacuation is not None and record.evacuation.reason == PREEMPTED
+    return _with_preemption(world, record, answered=True) if is_preempted else record
+
+
+def _with_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
     if holds_lent_nodes(world.job, record):
-        return released
+        return record
     preemptions = [*of_last_day(record.preemptions, world.now), GangPreemption(time=world.now, answered=answered)]
-    return released.model_copy(update={"preemptions": preemptions[-MAX_PREEMPTIONS:]})
+    return record.model_copy(update={"preemptions": preemptions[-MAX_PREEMPTIONS:]})
 
 
 def of_last_day(preemptions: Sequence[GangPreemption], now: datetime) -> list[GangPreemption]:

@@ -161,3 +161,32 @@ def test_who_has_it_leave_and_goes_away_loses_its_place(training: Jobs) -> None:
     assert job.record.evacuation is None, "the third one is charged to the namespace"
     assert job.status.state == "Running"
     assert not job.has_ended(JOB)
+
+
+@pytest.mark.parametrize(
+    ("on", "off"),
+    [
+        ({"suspend": True}, {"suspend": False}),
+        ({"placement": {"avoidNodes": ["n0", "n1"]}}, {"placement": {"avoidNodes": []}}),
+    ],
+    ids=["suspend", "avoidNodes"],
+)
+def test_who_has_others_asked_again_and_again_and_takes_no_nodes(
+    training: Jobs, on: dict[str, Any], off: dict[str, Any]
+) -> None:
+    job = training(script=steps(3000, every=10_000, seconds=10.0, answers=OnRequest.ENDS_WELL))
+    may_preempt(job, URGENT, preemptionsPerDay=2, minRunSeconds=0)
+    comes(job)
+
+    def is_asked() -> bool:
+        return job.record.evacuation is not None and job.record.evacuation.reason == "Preempted"
+
+    asked = 0
+    while asked < 5 and job.run_until(is_asked, 120):
+        asked += 1
+        job.edit("other", on)
+        job.until(lambda: job.record.evacuation is None and job.record.start is not None)
+        job.edit("other", off)
+    assert asked == (2 if "placement" in on else 1), "who suspends its job pays"
+    assert len(job.record.preemptions) == asked
+    assert job.record.members
