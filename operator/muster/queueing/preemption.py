@@ -99,6 +99,11 @@ class Victim:
     answered: bool = True
     old_nodes: frozenset[str] = frozenset()
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self.name.partition("/")[0]
+
     def may_be_preempted_by(self, job: WaitingJob, now: datetime) -> bool:
         """Whether a waiting job may have its nodes."""
         outranks = bool(job.preempts_by) and not job.preemptible and job.priority > self.priority
@@ -157,16 +162,16 @@ class Preemption:
     def _is_charged(self, namespace: str, uid: str) -> bool:
         return self.charged.payer(namespace, uid) is not None
 
-    def victims_of(self, job: WaitingJob) -> list[str]:
-        """The uids of those that a waiting job may preempt, in the order in which they give way: lower priority, fewer
-        nodes, and then who costs least."""
+    def victims_of(self, job: WaitingJob, spared: Collection[str] = ()) -> list[str]:
+        """The uids of those that a waiting job may preempt, none of the spared namespaces, in the order in which they
+        give way: lower priority, fewer nodes, and then who costs least."""
 
         def rank(uid: str) -> tuple[int, int, tuple[bool, int, int], str]:
             victim = self.victims[uid]
             return victim.priority, victim.nodes, victim.cost(self.now), uid
 
         outranked = (uid for uid, victim in self.victims.items() if victim.may_be_preempted_by(job, self.now))
-        return sorted(outranked, key=rank)
+        return sorted((uid for uid in outranked if self.victims[uid].namespace not in spared), key=rank)
 
     def toll(self, uids: Collection[str]) -> tuple[int, int, int]:
         """What it costs that these jobs give way: of those with nodes of their own that do not leave already the

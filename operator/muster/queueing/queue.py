@@ -25,7 +25,7 @@ from muster.placement.names import NEVER_FITS, OTHERS, promised_refusal, reserve
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
-from muster.queueing.limits import BEHIND_IN_QUEUE, Limits
+from muster.queueing.limits import BEHIND_IN_QUEUE, Limits, OverLimit
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
 from muster.queueing.preemption import (
     MAX_PREEMPTORS,
@@ -141,6 +141,8 @@ def plan_steps(
         payer = charged.payer(job.namespace, job.job_uid)
         # Those that it would preempt come before it now.
         answer = yield from _guarded(desk, job if payer is None else replace(job, preempts_by=""))
+        if isinstance(answer, OverLimit | OverQuota) and answer.ever:
+            desk.without_room.add(job.namespace)
         yield job.job_uid, QueueDecision(position, len(queue), answer, None if job.replacement else payer, desk.kept)
 
 
@@ -164,6 +166,8 @@ class _Planner:
 
     Attributes:
         kept: how many free nodes are reserved for the job that was answered last.
+        without_room: namespaces with a job that its limit or a quota keeps waiting. What a job there leaves may go to
+            that one.
     """
 
     def __init__(
@@ -188,6 +192,7 @@ class _Planner:
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self.kept = 0
+        self.without_room: set[str] = set()
         self._reserved = reserved  # node -> for which job
 
     def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
@@ -309,7 +314,7 @@ class _Planner:
         if self._preemptors >= MAX_PREEMPTORS or len(self._blocked) > MAX_PREEMPTORS:
             return []
         self._preemptors += 1
-        return self._preemption.victims_of(job)
+        return self._preemption.victims_of(job, self.without_room)
 
     def _best_way(self, job: WaitingJob) -> Generator[None, None, _Way | None]:
         """Return nodes for a job if others give way; None: they would not help.

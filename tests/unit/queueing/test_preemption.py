@@ -444,5 +444,16 @@ def test_none_leaves_for_nodes_that_a_job_before_would_get() -> None:
     assert leaves_for(fleet, outranked("b1/r1:aacc"), in_a_rack, urgent("u", 2)) == {"c"}
 
 
+@pytest.mark.parametrize(("namespace", "leaves"), [("default", set()), ("third", {"a"})])
+def test_none_leaves_where_a_job_before_waits_for_room_in_its_namespace(namespace: str, leaves: set[str]) -> None:
+    """With what it leaves of its namespace's limit that job would start on its nodes."""
+    preemption = outranked("b1/r1:aa")
+    first = wants("first", 2, priority=20, namespace=namespace)
+    waiting = [first, replace(urgent("u", 2), name="other/u", namespace="other")]
+    held = {namespace: 2}
+    list(plan_steps(fleet_of("b1/r1:aa"), waiting, held, held, preemption=preemption))
+    assert preemption.to.keys() == leaves
+
+
 def test_no_two_jobs_take_turns() -> None:
     assert sum(no_two_jobs_take_turns(seed) for seed in range(20)) > 5
