@@ -193,7 +193,9 @@ class Queue:
         preemptor = self.preemptors.get(key)
         if preemptor is None:
             return
-        if holds_nodes and preemptor.since is None:
+        if not holds_nodes:
+            preemptor.since = None
+        elif preemptor.since is None:
             preemptor.since = self._clock()
         is_late = preemptor.since is not None and self._clock() - preemptor.since >= PREEMPTOR_SECONDS
         if has_begun or is_late or preemptor.job_uid != job_uid:

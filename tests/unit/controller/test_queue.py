@@ -204,6 +204,19 @@ async def test_who_preempts_and_does_not_begin_in_time_pays(
     assert charged(keeper, clock) == ({"urgent"} if pays else set())
 
 
+async def test_who_loses_its_nodes_meanwhile_does_not_pay(keeper: Keeper) -> None:
+    clock = [1000.0]
+    await _outranks(keeper, clock)
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
+    clock[0] += 900.0
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=False, has_begun=False)
+    assert not charged(keeper, clock)
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
+    clock[0] += 600.0
+    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
+    assert charged(keeper, clock) == {"urgent"}
+
+
 @pytest.mark.parametrize("ends", ["", "another", "forgotten", "begins"])
 async def test_who_has_others_leave_and_goes_away_pays(keeper: Keeper, ends: str) -> None:
     clock = [1000.0]
