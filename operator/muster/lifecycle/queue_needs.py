@@ -112,7 +112,7 @@ def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate |
     old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
     if is_lent:
         own_place = None if job.spec.queueing.preemptible else place
-        return PreemptionCandidate(place[-1], record.time, leaves, own_place, old_nodes)
+        return PreemptionCandidate(place[-1], record.time, leaves or not record.members, own_place, old_nodes)
     checkpoint, last = job.status.checkpoint, record.preemptions[-1:]
     return Victim(
         name=place[-1],

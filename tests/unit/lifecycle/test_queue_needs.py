@@ -72,8 +72,11 @@ def test_for_how_long_backfill_trusts_a_job(spec: dict[str, Any], seconds: float
 
 
 @pytest.mark.parametrize(("seconds", "leaves"), [(40.0, True), (159.0, True), (160.0, None)])
-def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(seconds: float, leaves: bool | None) -> None:
+@pytest.mark.parametrize("reason", ["Preempted", "Suspended"])
+def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
+    seconds: float, leaves: bool | None, reason: str
+) -> None:
     scene = Scene(a_job(queueing={"preemptible": True}), seconds=seconds).fleet(6)
-    scene.gang(go=False, members=[], reason="Preempted", time=at(40))
+    scene.gang(go=False, members=[], reason=reason, time=at(40))
     holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
     assert (holder and holder.leaves) == leaves
