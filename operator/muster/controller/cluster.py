@@ -411,6 +411,12 @@ class Cluster:
             return named.value if named else 0
         return max((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
 
+    def knows_priority_of(self, job: TrainingJob) -> bool:
+        """Whether the PriorityClass that the job names is there. One whose value changes is deleted and made again."""
+        name = named_class(job)
+        is_missing = self.policy().queueing.counts(name) and self.priorities.store.get(("", name)) is None
+        return not name or not is_missing
+
     def preempts_by(self, job: TrainingJob) -> str:
         """The PriorityClass by which the job may take the nodes of jobs of lower priority; "" for none."""
         name = named_class(job)

@@ -43,6 +43,7 @@ from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
+from muster.queueing.preemption import Victim
 from muster.queueing.waiting import WaitingJob
 from muster.record.attempts import is_giving_way
 from muster.status.figures import compute_or_fallback
@@ -312,7 +313,9 @@ class Reconciler:
             has_nodes = needs.held > 0 and needs.request is None
             self._queue.check_preemptor(key, wanting, holds_nodes=has_nodes, has_begun=has_begun(world))
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
-        self._queue.set_preemption_candidate(key, uid, preemption_candidate(world, place))
+        candidate = preemption_candidate(world, place)
+        keeps_nodes = isinstance(candidate, Victim) and not self._cluster.knows_priority_of(job)
+        self._queue.set_preemption_candidate(key, uid, None if keeps_nodes else candidate)
         answers = replace(
             world,
             queue_decision=self._queue.decision_of(uid),

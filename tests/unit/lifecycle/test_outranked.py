@@ -137,6 +137,22 @@ def test_it_trains_on_where_the_class_is_deleted_meanwhile(training: Jobs) -> No
     assert job.notes("EvacuationCancelled")
 
 
+def test_it_trains_on_where_its_own_class_is_made_again(training: Jobs) -> None:
+    """The value of a class never changes: to change it, people delete the class."""
+    job = training(script=steps(90), priority_class="top")
+    job.add_priority("top", 5000)
+    may_preempt(job, URGENT, minRunSeconds=0)
+    job.add_priority("urgent", 1000)
+    comes(job)
+    job.run(5)
+    job.server.delete(Where("priorityclasses", "", "top", ""), None)
+    job.run(20)
+    job.add_priority("top", 6000)
+    job.succeeds()
+    assert job.levels == ["Start"]
+    assert not job.notes("EvacuationPlanned")
+
+
 @pytest.mark.parametrize("writes", range(1, 13))
 def test_the_operator_may_die_after_any_write(training: Jobs, writes: int) -> None:
     job = training(script=steps(90, every=10))
