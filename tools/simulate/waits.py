@@ -179,14 +179,20 @@ class Waits:
                 self._inspect_outranked(job, after)
 
     def _inspect_outranked(self, job: Object, record: Object) -> None:
-        """A job has left nodes of its own: one of a higher priority that waits is why, and not too often."""
-        priority = self._priority(job)
-        waiting = (self._job(uid) for uid in self._queued)
-        higher = [other for other in waiting if other is not None and self._priority(other) > priority]
+        """A job has left nodes of its own: one of a higher priority that lacks nodes is why, and not too often.
+
+        A status may not say yet that it waits.
+        """
+        lacking = filter(self._lacks_nodes, self._around.server.all("trainingjobs"))
+        higher = [other for other in lacking if self._priority(other) > self._priority(job)]
         is_behind = self._clear_since > self._around.agenda.now  # what it leaves for may have gone
         self._hold("priority preempts from above only", bool(higher) or is_behind, _name(job))
         count = len(record["spec"]["preemptions"])
         self._hold("no job is preempted too often", count <= Queueing().preemption.preemptions_per_day, _name(job))
+
+    def _lacks_nodes(self, job: Object) -> bool:
+        is_over = (job.get("status") or {}).get("completion") or job["spec"].get("suspend")
+        return not is_over and not _is_complete(self._record(job))
 
     def _priority(self, job: Object) -> int:
         return self.priority_of((job["metadata"]["namespace"], job["metadata"]["name"]))
