@@ -303,7 +303,7 @@ class _Planner:
 
     def _answer_without_lent(self, job: WaitingJob) -> NotPlaced | None:
         """Return why a job would have no place if all gave way whose nodes are lent; None where none are."""
-        lent = frozenset(self._with_nodes_left(self._preemption.uids_for(job)))
+        lent = frozenset(self._not_all_reserved(self._preemption.uids_for(job)))
         answer = self._space.solve(replace(job.request, given_back=lent)) if lent else None
         return answer if isinstance(answer, NotPlaced) else None
 
@@ -322,7 +322,7 @@ class _Planner:
         Who leaves already comes first. Those whose nodes are lent come before those that the job outranks.
         """
         preemption, victims = self._preemption, self._victims(job)
-        candidates = self._with_nodes_left((*preemption.in_order(job), *victims))
+        candidates = self._not_all_reserved((*preemption.in_order(job), *victims))
         candidates.sort(key=preemption.leaves, reverse=True)
         for _ in range(MAX_WAYS):
             way = yield from self._way(job, candidates)
@@ -334,7 +334,7 @@ class _Planner:
             candidates = [uid for uid in candidates if uid not in way.giving or uid in preemption.jobs]
         return None
 
-    def _with_nodes_left(self, uids: Iterable[str]) -> list[str]:
+    def _not_all_reserved(self, uids: Iterable[str]) -> list[str]:
         """Return those of these jobs whose nodes are not all reserved for jobs before."""
         return [uid for uid in uids if not self._space.all_reserved(self._fleet.nodes_of(uid))]
 
