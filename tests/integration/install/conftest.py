@@ -306,7 +306,8 @@ class Installation:
 
     def start_leader(self, **more: str) -> Replica:
         """One replica, leading and ready; `more` is of its environment."""
-        replica = self.start(self.operator_pods()[0], **more)
+        pods = _wait_until(self.operator_pods, "the Deployment has pods")
+        replica = self.start(pods[0], **more)
         _wait_until(replica.ready, "the replica is ready")
         _wait_until(replica.leads, "the replica leads")
         return replica
