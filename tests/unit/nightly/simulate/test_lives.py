@@ -18,6 +18,7 @@ from tests.unit.nightly.simulate.defects import DEFECTS
 from tests.unit.simulate.test_stories import HERE, KEPT
 
 from muster.node.launcher.supervisor import Supervisor
+from muster.world.queuedecision import NotPlaced
 from simulate import stories
 from simulate.apiserver import Object, Where, owned
 from simulate.fault import FOR_EVER, Fault
@@ -297,8 +298,9 @@ def test_a_plain_job_whose_pod_is_not_scheduled_says_so() -> None:
     assert not life.violation, "\n".join([*life.tail[-100:], life.violation])
 
 
-def _none_gives_way(*_: object) -> Generator[None, None, None]:
+def _none_gives_way(_planner: object, _job: object, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
     yield
+    return answer
 
 
 def test_preemptible_jobs_give_way_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
