@@ -13,7 +13,7 @@ from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Domain
 from muster.placement.eligibility import IN_USE
 from muster.placement.fleet_index import FleetIndex
-from muster.placement.names import NEVER_FITS, visible_name, visible_refusal
+from muster.placement.names import NEVER_FITS, visible_counts, visible_name, visible_refusal
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.search import wanted_room
@@ -119,18 +119,12 @@ def _refused_nodes(refused: Mapping[Refusal, int], names: Mapping[Refusal, Seque
 
 def _visible_refusals(refused: Mapping[Refusal, int], request: Request) -> Counter[Refusal]:
     """The number of nodes by the reason as the readers of the answer may see it."""
-    visible = Counter[Refusal]()
-    for why, count in refused.items():
-        visible[visible_refusal(why, request.viewer)] += count
-    return visible
+    return visible_counts(refused, lambda why: visible_refusal(why, request.viewer))
 
 
 def _visible_holders(held: Mapping[str, int], request: Request, fleet: Fleet) -> Counter[str]:
     """The number of nodes by the holder's name as the readers of the answer may see it."""
-    visible = Counter[str]()
-    for holder, count in held.items():
-        visible[visible_name(fleet.name_of(holder), request.viewer)] += count
-    return visible
+    return visible_counts(held, lambda holder: visible_name(fleet.name_of(holder), request.viewer))
 
 
 def _fewer(request: Request, candidates: CandidateNodes, ever: bool) -> int:

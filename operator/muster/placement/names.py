@@ -4,7 +4,9 @@ says so.
 Tests: tests/unit/placement/test_messages.py.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from muster.world.queuedecision import Refusal, RefusalKind
 
@@ -14,6 +16,8 @@ JOBS_OF_OTHERS = "jobs of other namespaces"
 PODS_OF_OTHERS = "pods of other namespaces"
 OTHERS = frozenset({JOBS_OF_OTHERS, PODS_OF_OTHERS})
 _POD = "pod "
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 def visible_name(name: str, viewer: str | None) -> str:
@@ -26,6 +30,19 @@ def visible_name(name: str, viewer: str | None) -> str:
     if viewer is None or name.removeprefix(_POD).partition("/")[0] == viewer:
         return name
     return PODS_OF_OTHERS if name.startswith(_POD) else JOBS_OF_OTHERS
+
+
+def visible_counts(counts: Mapping[K, int], shown: Callable[[K], V]) -> Counter[V]:
+    """The numbers by what people are shown; what looks the same to them is counted together.
+
+    Args:
+        counts: the numbers, which may be of what they are not shown.
+        shown: what they are shown in its place.
+    """
+    visible = Counter[V]()
+    for hidden, count in counts.items():
+        visible[shown(hidden)] += count
+    return visible
 
 
 def reserved_refusal(job: str) -> Refusal:

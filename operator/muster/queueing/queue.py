@@ -21,7 +21,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from muster.placement.names import NEVER_FITS, OTHERS, promised_refusal, reserved_refusal, visible_name
+from muster.placement.names import (
+    NEVER_FITS,
+    OTHERS,
+    promised_refusal,
+    reserved_refusal,
+    visible_counts,
+    visible_name,
+)
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
@@ -409,9 +416,8 @@ class _Planner:
         if not free:
             return None
         viewer = job.request.viewer
-        waiting_for = Counter[str]()
-        for name, count in Counter(filter(None, map(self._reserved.get, free))).items():
-            waiting_for[visible_name(name, viewer)] += count
+        reserved_for = Counter(filter(None, map(self._reserved.get, free)))
+        waiting_for = visible_counts(reserved_for, lambda name: visible_name(name, viewer))
         alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""
         message = (
