@@ -287,9 +287,10 @@ class _Planner:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
         that counts what is lent to them as free."""
         preemption, nodes_of = self._preemption, self._fleet.nodes_of
-        way = yield from self._best_way(job)
+        lent = self._not_all_reserved(preemption.in_order(job))
+        way = yield from self._best_way(job, lent)
         if way is None:
-            return self._answer_without_lent(job) or answer
+            return self._answer_without(job, lent) or answer
         chosen, giving = way
         if not giving:  # nodes have become free meanwhile: the next plan finds them
             return answer
@@ -308,10 +309,9 @@ class _Planner:
         )
         return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
 
-    def _answer_without_lent(self, job: WaitingJob) -> NotPlaced | None:
+    def _answer_without(self, job: WaitingJob, lent: Sequence[str]) -> NotPlaced | None:
         """Return why a job would have no place if all gave way whose nodes are lent; None where none are."""
-        lent = frozenset(self._not_all_reserved(self._preemption.uids_for(job)))
-        answer = self._space.solve(replace(job.request, given_back=lent)) if lent else None
+        answer = self._space.solve(replace(job.request, given_back=frozenset(lent))) if lent else None
         return answer if isinstance(answer, NotPlaced) else None
 
     def _victims(self, job: WaitingJob) -> list[str]:
@@ -323,13 +323,13 @@ class _Planner:
         self._preemptors += 1
         return self._preemption.victims_of(job, self.without_room)
 
-    def _best_way(self, job: WaitingJob) -> Generator[None, None, _Way | None]:
+    def _best_way(self, job: WaitingJob, lent: Sequence[str]) -> Generator[None, None, _Way | None]:
         """Return nodes for a job if others give way; None: they would not help.
 
         Who leaves already comes first. Those whose nodes are lent come before those that the job outranks.
         """
         preemption, victims = self._preemption, self._victims(job)
-        candidates = self._not_all_reserved((*preemption.in_order(job), *victims))
+        candidates = [*lent, *self._not_all_reserved(victims)]
         candidates.sort(key=preemption.leaves, reverse=True)
         for _ in range(MAX_WAYS):
             way = yield from self._way(job, candidates)
