@@ -26,6 +26,7 @@ from muster.api.base import (
 )
 from muster.api.goodput import (
     LONGEST_MILLISECONDS,
+    MAX_COUNT,
     MAX_FINGERPRINTS,
     MAX_STEP,
     Amounts,
@@ -43,7 +44,6 @@ MAX_CAUSES = 8
 MAX_BLAMED = 8
 LABEL_LENGTH = 63
 MESSAGE_LENGTH = 200
-MAX_COUNT = 2**31 - 1
 
 Seconds = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]

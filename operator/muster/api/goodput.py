@@ -19,6 +19,7 @@ MAX_STRETCHES = 16
 MAX_NODE_GPUS = 1024
 """Most accelerators of one node. Slices and time shares of an accelerator count one each."""
 MAX_FINGERPRINTS = 4
+MAX_COUNT = 2**31 - 1
 LONGEST_MILLISECONDS = 2**53 - 1
 MAX_STEP = 2**53 - 1
 
@@ -54,7 +55,7 @@ TOLD = (Bucket.INPUT_WAIT, Bucket.COMMUNICATION, Bucket.CHECKPOINT_STALL)
 Milliseconds = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
 Joules = Annotated[int, Field(ge=0, le=LONGEST_MILLISECONDS)]
 ClassCounts = Annotated[
-    dict[str, Annotated[int, Field(ge=0, le=2**31 - 1)]],
+    dict[str, Annotated[int, Field(ge=0, le=MAX_COUNT)]],
     Field(
         max_length=8,
         description=(
@@ -379,13 +380,13 @@ class Account(RecordedModel):
     failures: int = Field(
         0,
         ge=0,
-        le=2**31 - 1,
+        le=MAX_COUNT,
         description="failures is the number of attempts that ended by a failure. Planned moves do not count.",
     )
     failed_starts: int = Field(
         0,
         ge=0,
-        le=2**31 - 1,
+        le=MAX_COUNT,
         description=(
             "failedStarts is how many of the failures happened before a training step of the attempt was seen."
         ),
@@ -526,13 +527,13 @@ class Goodput(ApiModel):
     failures: int = Field(
         0,
         ge=0,
-        le=2**31 - 1,
+        le=MAX_COUNT,
         description="failures is the number of attempts that ended by a failure. Planned moves do not count.",
     )
     failed_starts: int = Field(
         0,
         ge=0,
-        le=2**31 - 1,
+        le=MAX_COUNT,
         description=(
             "failedStarts is how many of the failures happened before a training step of the attempt was seen."
         ),

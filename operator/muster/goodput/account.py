@@ -14,6 +14,7 @@ from itertools import takewhile
 from muster.api.gang import FaultClass, GangIncident, GangSpec
 from muster.api.goodput import (
     LONGEST_MILLISECONDS,
+    MAX_COUNT,
     MAX_NODE_GPUS,
     MAX_STEP,
     MOST_AHEAD_SECONDS,
@@ -96,7 +97,8 @@ def with_account(world: JobWorld, spec: GangSpec) -> GangSpec:
     if fault is not None:
         lost = split.amounts.get(Bucket.LOST_WORK, 0) - split.gone_back if split.seen is not None else None
         incidents[-1] = incidents[-1].model_copy(update={"lost_milliseconds": lost})
-        changes = {"failures": account.failures + 1, "failed_starts": account.failed_starts + (split.seen is None)}
+        failures, failed_starts = account.failures + 1, account.failed_starts + (split.seen is None)
+        changes = {"failures": min(failures, MAX_COUNT), "failed_starts": min(failed_starts, MAX_COUNT)}
         account = account.model_copy(update=changes)
     if spec.start is not None and record is not None:
         account = _with_steps_made_again(world, record, account)

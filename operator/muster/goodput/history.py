@@ -16,7 +16,6 @@ from muster.api.endedjob import (
     LABEL_LENGTH,
     MAX_BLAMED,
     MAX_CAUSES,
-    MAX_COUNT,
     MESSAGE_LENGTH,
     Blamed,
     Cause,
@@ -24,7 +23,7 @@ from muster.api.endedjob import (
     Ending,
 )
 from muster.api.gang import FaultClass, Gang, GangIncident
-from muster.api.goodput import LONGEST_MILLISECONDS, Bucket, Goodput
+from muster.api.goodput import LONGEST_MILLISECONDS, MAX_COUNT, Bucket, Goodput
 from muster.api.trainingjob import CompletionResult, Incident, TrainingJob
 from muster.goodput.failure_rate import by_class
 from muster.goodput.figures import KeptWork, figures, give_up_unsaved

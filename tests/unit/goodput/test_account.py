@@ -161,6 +161,14 @@ def test_a_start_that_failed_is_counted_as_one() -> None:
     assert (told.failures, told.failed_starts) == (1, 1)
 
 
+def test_no_more_failures_are_counted_than_the_record_can_have() -> None:
+    scene = trains(now=160, step=101)
+    full = scene.record.account.model_copy(update={"failures": 2**31 - 1, "failed_starts": 2**31 - 1})
+    scene.record = scene.record.model_copy(update={"account": full})
+    account = account_of(broken(scene))
+    assert (account.failures, account.failed_starts) == (2**31 - 1, 2**31 - 1)
+
+
 def test_what_breaks_off_a_step_is_lost_and_what_is_not_seen_is_undetected() -> None:
     """The newest step is 10 s old: ranks worked on for 2 s of them, as far as anybody knows, and died 5 s ago."""
     account = account_of(broken(trains(now=170, step=101), age_seconds=5))
