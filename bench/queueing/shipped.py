@@ -14,7 +14,7 @@ from muster.queueing.ends import JobEnd, RemainingTime
 from muster.queueing.preemption import Preemption, PreemptionCandidate, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
-from muster.queueing.waiting import WaitingJob
+from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
 from muster.world.queuedecision import Placed, QueueDecision
 
 _Step = tuple[str, QueueDecision] | None
@@ -49,7 +49,7 @@ class Muster:
     plans: list[float] = field(default_factory=list)
     longest_steps: list[float] = field(default_factory=list)
     _made: int = 0
-    _backfilled: set[str] = field(default_factory=set)
+    _lent_until: dict[str, float] = field(default_factory=dict)  # by the names of jobs that backfill
 
     @property
     def name(self) -> str:
@@ -81,39 +81,45 @@ class Muster:
         starts: list[tuple[Run, tuple[str, ...]]] = []
         unassigned = len(cluster.free)
         waiting = [self._waiting_job(run, cluster.now) for run in queue]
-        preemption = Preemption({run.job.name: self._holder(run) for run in self._may_give_way(cluster)})
+        holders = {run.job.name: self._holder(run) for run in self._may_give_way(cluster)}
+        preemption = Preemption(holders, now=at(cluster.now))
         begins = self._begins(cluster, waiting, preemption)
         steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, starts=begins)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
                 starts.append((runs[step[0]], step[1].answer.nodes))
                 unassigned -= len(starts[-1][1])
-                if step[1].answer.backfills:
-                    self._backfilled.add(step[0])
+                if step[1].answer.backfill is not None:
+                    self._lent_until[step[0]] = cluster.now + step[1].answer.backfill.lent_seconds
             if unassigned == len(reserved) and not timed and not self._lends_reserved:
                 break
         leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.to]
         for run in leaves:
             run.interrupted = True
-            self._backfilled.discard(run.job.name)
+            self._lent_until.pop(run.job.name, None)
         return Decision(starts, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
 
     def _may_give_way(self, cluster: Cluster) -> list[Run]:
         holders = [*cluster.running.values(), *(run for run in cluster.queue if run.nodes)]
-        return [run for run in holders if run.job.name in self._backfilled or self._is_preemptible(run)]
+        return [run for run in holders if run.job.name in self._lent_until or self._is_preemptible(run)]
 
     def _is_preemptible(self, run: Run) -> bool:
         return self.uses_preemptible and run.job.preemptible
 
     def _holder(self, run: Run) -> PreemptionCandidate:
-        place = None if self._is_preemptible(run) else place_of(waiting_job(run))
-        return PreemptionCandidate(run.job.name, at(run.since or 0.0), place=place)
+        since = at(run.since or 0.0)
+        if self._is_preemptible(run):
+            return PreemptionCandidate(run.job.name, since)
+        until = at(self._lent_until[run.job.name])
+        return PreemptionCandidate(run.job.name, since, place=place_of(waiting_job(run)), lent_until=until)
 
     def _waiting_job(self, run: Run, now: float) -> WaitingJob:
         seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None
         return replace(waiting_job(run), expected_seconds=seconds, preemptible=self._is_preemptible(run))
 
-    def _begins(self, cluster: Cluster, waiting: Sequence[WaitingJob], preemption: Preemption) -> Mapping[str, float]:
+    def _begins(
+        self, cluster: Cluster, waiting: Sequence[WaitingJob], preemption: Preemption
+    ) -> Mapping[str, ExpectedStart]:
         """When the first jobs can start, as the operator estimates it."""
         if not self.estimates:
             return {}
@@ -138,7 +144,8 @@ class Muster:
             except StopIteration as stopped:
                 found = stopped.value
                 break
-        return {uid: (it.time - now).total_seconds() for uid, it in found.items() if it.time is not None}
+        starts = ((uid, expected_start(estimate, now)) for uid, estimate in found.items())
+        return {uid: start for uid, start in starts if start is not None}
 
     def _timed(self, steps: Iterator[_Step]) -> Iterator[_Step]:
         whole = longest = 0.0

@@ -270,7 +270,7 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
             f"it waits for proof that the ranks of {count(len(record.unfenced_workers), 'earlier pod')} have ended "
             f"({_named(nodes)}); none start before"
         )
-    if record.members and (gives_way := gives_way_text(job)):
+    if record.members and (gives_way := gives_way_text(job, now)):
         yield gives_way
     if record.evacuation is not None:
         left = _named(record.evacuation.nodes) if record.evacuation.nodes else "all its nodes"

@@ -218,7 +218,7 @@ def _why_none(job: TrainingJob) -> str:
 
 def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datetime) -> HolderRow:
     end = end_of(job, earlier.get(job.metadata.namespace, ()), now)
-    gives_way = gives_way_text(job)
+    gives_way = gives_way_text(job, now)
     basis = f"{BASIS_TEXT[end.basis]}: " if end.basis is not None else ""
     late = f"should have ended {duration((now - end.overdue_since).total_seconds())} ago " if end.overdue_since else ""
     return HolderRow(
@@ -233,11 +233,15 @@ def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datet
     )
 
 
-def gives_way_text(job: TrainingJob) -> str:
+def gives_way_text(job: TrainingJob, now: datetime) -> str:
     """Say to which jobs a job that holds nodes gives them; "" where it gives them to none."""
     if job.spec.queueing.preemptible:
         return "it is preemptible, and gives way to jobs that are not"
-    return "it backfills, and gives way to jobs before it in the queue" if job.status.backfilled else ""
+    if not job.status.backfilled:
+        return ""
+    seconds = (job.status.lent_until - now).total_seconds() if job.status.lent_until is not None else 0.0
+    keeps = f"keeps its nodes for {duration(seconds)}, then" if seconds > 0 else "and"
+    return f"it backfills, {keeps} gives way to jobs before it in the queue"
 
 
 def head_text(it: QueueView) -> str:

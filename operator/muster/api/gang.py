@@ -1044,7 +1044,8 @@ class GangSpec(RecordedModel):
         False,
         description=(
             "backfilled is whether the gang got nodes that were reserved for other jobs, because it is expected to end "
-            "before these could start. It gives way, after a save, to the jobs before it in the queue."
+            "before these could start, or leaves them enough. From lentUntil on it gives way, after a save, to the "
+            "jobs before it in the queue."
         ),
     )
     backfill_until: Time | None = Field(
@@ -1052,6 +1053,13 @@ class GangSpec(RecordedModel):
         description=(
             "backfillUntil is by when the gang ends, by the estimate with which it got nodes that were reserved for "
             "others. If it is absent, it has none of these."
+        ),
+    )
+    lent_until: Time | None = Field(
+        None,
+        description=(
+            "lentUntil is until when the gang keeps nodes that were reserved for others. A gang that lacks a node, or "
+            "a job that preempts it, may have them sooner. If it is absent, so may each job before it in the queue."
         ),
     )
     short_estimates: list[Time] = Field(

@@ -1175,7 +1175,13 @@ class TrainingJobStatus(ApiModel):
     backfilled: bool = Field(
         False,
         description="backfilled is whether the job holds nodes that were reserved for other jobs, because it is "
-        "expected to end before these could start. It gives way, after a save, to the jobs before it in the queue.",
+        "expected to end before these could start, or leaves them enough. From lentUntil on it gives way, after a "
+        "save, to the jobs before it in the queue.",
+    )
+    lent_until: Time | None = Field(
+        None,
+        description="lentUntil is until when the job keeps nodes that were reserved for others. Absent: it has none, "
+        "or may have to leave them at any time.",
     )
     waiting: Waiting | None = Field(
         None,

@@ -26,7 +26,7 @@ from muster.queueing.preemption import Preemption, PreemptionCandidate, Victim
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.short_estimates import ShortEstimates
-from muster.queueing.waiting import WaitingJob
+from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
 from muster.world.queuedecision import NotPlaced, Placed, Preemptors, QueueDecision, StartEstimate
 from muster.world.quotas import QuotaView
 
@@ -116,6 +116,7 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
+        self._estimated_at = datetime.min.replace(tzinfo=UTC)  # by the API server's clock
         # Those that hold nodes, each with its uid.
         self._candidates: dict[Key, tuple[str, PreemptionCandidate | Victim]] = {}
         self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
@@ -338,11 +339,16 @@ class Queue:
             self._failed[uid] = decision.answer.message
             log.error("no answer for a job", job_uid=uid, exc_info=decision.answer.error)
 
-    def _start_seconds(self) -> Mapping[str, float]:
-        """In how many seconds the first jobs start, as estimated, by uid; who is absent has no known start."""
-        now = self._now()
-        times = {uid: estimate.time for uid, estimate in self.estimates.items()}
-        return {uid: (begins - now).total_seconds() for uid, begins in times.items() if begins is not None}
+    def set_estimates(self, estimates: Mapping[str, StartEstimate], now: datetime) -> None:
+        """Set when the first jobs start, by uid, as it was estimated now."""
+        self.estimates, self._estimated_at = estimates, now
+
+    def _starts(self, preemption: Preemption) -> Mapping[str, ExpectedStart]:
+        """When the first jobs start, as estimated, by uid; who is absent has no known start."""
+        since = (uid for uid, job in preemption.jobs.items() if job.since >= self._estimated_at)
+        lent = sum(len(self._cluster.fleet.nodes_of(uid)) for uid in since)
+        starts = ((uid, expected_start(it, preemption.now, lent)) for uid, it in self.estimates.items())
+        return {uid: start for uid, start in starts if start is not None}
 
     async def _plan(self) -> None:
         decisions: dict[str, QueueDecision] = {}
@@ -357,7 +363,7 @@ class Queue:
         quotas = self._cluster.quotas_of
         fleet = self._cluster.fleet
         preemption = self.preemption()
-        starts = self._start_seconds()
+        starts = self._starts(preemption)
         no_backfill = self._short_estimates.closed(self._now())
         queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
         steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, starts)

@@ -10,7 +10,7 @@ from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import Place, PreemptionCandidate, Victim
+from muster.queueing.preemption import MAX_LENT_SECONDS, Place, PreemptionCandidate, Victim
 from muster.record.attempts import holds_lent_nodes, is_giving_way, of_last_day, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
@@ -111,8 +111,14 @@ def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate |
         return None
     old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
     if is_lent:
-        own_place = None if job.spec.queueing.preemptible else place
-        return PreemptionCandidate(place[-1], record.time, leaves or not record.members, own_place, old_nodes)
+        return PreemptionCandidate(
+            name=place[-1],
+            since=record.time,
+            leaves=leaves or not record.members,
+            place=None if job.spec.queueing.preemptible else place,
+            lent_until=_lent_until(world, record),
+            old_nodes=old_nodes,
+        )
     checkpoint, last = job.status.checkpoint, record.preemptions[-1:]
     return Victim(
         name=place[-1],
@@ -125,6 +131,15 @@ def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate |
         answered=all(preemption.answered for preemption in last),
         old_nodes=old_nodes,
     )
+
+
+def _lent_until(world: JobWorld, record: GangSpec) -> datetime | None:
+    """Return until when a job that backfills keeps its nodes; None: no longer.
+
+    A time that is far from now, because a clock has stepped, spares no job.
+    """
+    until, most = record.lent_until, timedelta(seconds=MAX_LENT_SECONDS)
+    return until if until is not None and until - world.now <= most else None
 
 
 def _placed(record: GangSpec) -> datetime:

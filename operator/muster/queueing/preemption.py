@@ -3,9 +3,9 @@ FleetPolicy says so, jobs of lower priority. Pure.
 
 A preemptible job starts on what is free, reserved or not. It leaves, after a save, as soon as a job that is not
 preemptible would start with its nodes. It gives way to no other preemptible job, and stands behind all jobs that are
-not when it waits again. A job that backfills gives way to the jobs before it in the queue alone. A job of lower
-priority stands behind the one that preempts it. So each job waits behind the one that it gives way to, and no
-two jobs give way to each other in turn (docs/decisions/0098).
+not when it waits again. A job that backfills gives way to the jobs before it in the queue alone, once the time is over
+for which its nodes were lent (docs/decisions/0100). A job of lower priority stands behind the one that preempts it. So
+each job waits behind the one that it gives way to, and no two give way to each other in turn (docs/decisions/0098).
 
 Tests: tests/unit/queueing/test_preemption.py.
 """
@@ -29,6 +29,8 @@ MAX_PREEMPTORS = 8
 nodes before them."""
 MAX_WAYS = 4
 """So many ways to take nodes of jobs of lower priority are tried for each."""
+MAX_LENT_SECONDS = 48 * 3600.0
+"""A job that backfills keeps its nodes for no longer than this where others need them."""
 MAX_LOST_SECONDS = 3600.0
 """What a job says of its saves decides between two like ones, and no more than this counts."""
 
@@ -63,6 +65,7 @@ class PreemptionCandidate:
         leaves: whether it is giving way already.
         place: in the queue, of a job that backfills: it gives way to jobs before it; None: to all that are not
             preemptible.
+        lent_until: of a job that backfills: until when it keeps its nodes; None: it gives way at any time.
         old_nodes: those that it has left already, and that its pods hold until they have ended.
     """
 
@@ -70,6 +73,7 @@ class PreemptionCandidate:
     since: datetime
     leaves: bool = False
     place: Place | None = None
+    lent_until: datetime | None = None
     old_nodes: frozenset[str] = frozenset()
 
 
@@ -134,8 +138,12 @@ class Preemption:
     charged: Charged = field(default_factory=Charged)
 
     def uids_for(self, job: WaitingJob) -> frozenset[str]:
-        """The uids of those that may give way to a waiting job."""
-        return frozenset(uid for uid, holder in self.jobs.items() if self._may_give_way(uid, holder, job))
+        """The uids of those that may give way to a waiting job now."""
+        return frozenset(uid for uid in self.owing(job) if not self._keeps(self.jobs[uid], job))
+
+    def owing(self, job: WaitingJob) -> frozenset[str]:
+        """The uids of those that may give way to a waiting job, now or later."""
+        return frozenset(uid for uid, holder in self.jobs.items() if self._owes(uid, holder, job))
 
     def in_order(self, job: WaitingJob) -> list[str]:
         """The same in the order in which they give way: who leaves already comes first, then who has run least."""
@@ -145,8 +153,18 @@ class Preemption:
 
         return sorted(self.uids_for(job), key=spared, reverse=True)
 
-    def _may_give_way(self, uid: str, holder: PreemptionCandidate, job: WaitingJob) -> bool:
-        """Whether a waiting job may have a holder's nodes.
+    def _keeps(self, holder: PreemptionCandidate, job: WaitingJob) -> bool:
+        """Whether a job that backfills keeps its nodes for now.
+
+        Not where a gang with a node less idles, and not from a job that may have the nodes of those it outranks.
+        """
+        if holder.leaves or job.replacement or holder.lent_until is None or holder.place is None:
+            return False
+        outranked = bool(job.preempts_by) and -job.priority < holder.place[0]
+        return self.now < holder.lent_until and not outranked
+
+    def _owes(self, uid: str, holder: PreemptionCandidate, job: WaitingJob) -> bool:
+        """Whether a holder has nodes that were lent to it, and that a waiting job may have.
 
         A gang that backfills has its own place while it waits for a replacement, too. Otherwise two of them could give
         way to each other in turn.

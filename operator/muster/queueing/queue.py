@@ -6,8 +6,9 @@ ahead on all other nodes, and on reserved ones if they are preemptible, or are e
 way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower priority give way, too. To keep
 everything for the first in the queue was rejected: the fleet would idle for a job that wants one rack.
 
-How long a reservation can last: no job behind keeps a reserved node when it is needed. So the number of reserved nodes,
-which decides which domain is the best, never falls while the job is first. At one number the choice moves to domains of
+How long a reservation can last: no job behind keeps a reserved node for more than MAX_LENT_SECONDS when it is needed,
+and what is lent counts as reserved. So the number of reserved nodes, which decides which domain is the best, never
+falls while the job is first. At one number the choice moves to domains of
 earlier names only. Without segments all free nodes of the domain are reserved. A choice that stays is empty once its
 running jobs have ended, and a domain is chosen only if it can hold the job. With segments look at the innermost domain
 that comes nearest to a further segment. All of its free nodes are reserved. Each job that ends there adds to their
@@ -35,6 +36,7 @@ from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits, OverLimit
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text, verb_for
 from muster.queueing.preemption import (
+    MAX_LENT_SECONDS,
     MAX_PREEMPTORS,
     MAX_SPARED,
     MAX_WAYS,
@@ -43,12 +45,13 @@ from muster.queueing.preemption import (
     WaitingForPreemption,
 )
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
-from muster.queueing.waiting import WaitingJob
+from muster.queueing.waiting import ExpectedStart, WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
+from muster.world.queuedecision import Backfill, NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
+_NOT_KNOWN = ExpectedStart(0.0, 0.0)
 # Waiting does not help these: they block no other job.
 _HOPELESS = frozenset({NEVER_FITS, "UnknownTopologyLevel"})
 
@@ -115,7 +118,7 @@ def plan_steps(
     charged: Charged = _NOBODY,
     closed: Mapping[str, NotEnabled] | None = None,
     preemption: Preemption | None = None,
-    starts: Mapping[str, float] | None = None,
+    starts: Mapping[str, ExpectedStart] | None = None,
 ) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
@@ -130,7 +133,7 @@ def plan_steps(
         charged: which jobs stand behind the others.
         closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
         preemption: the jobs that hold nodes and may have to give way; filled in: which of them have to.
-        starts: by uid, in how many seconds waiting jobs can start at the earliest, as far as that is known.
+        starts: by uid, when waiting jobs start, as far as that is known.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -185,14 +188,14 @@ class _Planner:
         reserved: dict[str, str],
         closed: Mapping[str, NotEnabled],
         preemption: Preemption,
-        starts: Mapping[str, float],
+        starts: Mapping[str, ExpectedStart],
     ) -> None:
         self._closed = closed
         self._preemption = preemption
         self._preemptors = 0
         self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
         self._starts = starts
-        self._usable_after: dict[str, float] = {}  # name of a job with reserved nodes -> seconds until it starts
+        self._lenders: dict[str, ExpectedStart] = {}  # jobs with reserved nodes, by name
         self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
@@ -239,13 +242,16 @@ class _Planner:
         return self._reserve(job, answer) or behind or answer
 
     def _backfilled(self, job: WaitingJob) -> Placed | None:
-        """Nodes that are reserved for jobs which start no sooner than this one is expected to end; None: there are
-        none."""
-        seconds = job.expected_seconds
-        if seconds is None or seconds > max(self._usable_after.values(), default=0.0):
+        """Nodes that are lent by the jobs which they are reserved for: to those that end in time, and to those that
+        leave them enough; None: there are none."""
+        seconds, lenders = job.expected_seconds, self._lenders
+        if seconds is None:
             return None
-        sooner = {name for name, start in self._usable_after.items() if start < seconds}
-        avoid = {node: reserved_refusal(name) for node, name in self._reserved.items() if name in sooner}
+        sooner = {name for name, start in lenders.items() if start.lends_seconds < seconds}
+        lacking = {name for name in sooner if lenders[name].extra_nodes < job.needs}
+        if len(lacking) == len(lenders):
+            return None
+        avoid = {node: reserved_refusal(name) for node, name in self._reserved.items() if name in lacking}
         needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
         answer = self._unreserved.find(replace(job.request, needs=needs))
         if answer is None:
@@ -254,7 +260,11 @@ class _Planner:
         if self._quotas.refusal(job, answer, chosen) is not None:
             return None
         self._promise(job, chosen)
-        return replace(answer, backfills=True, expected_seconds=seconds)
+        lent_by = Counter(self._reserved[node] for node in chosen if node in self._reserved)
+        lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].seconds for name in lent_by))
+        for name in lent_by.keys() & sooner:
+            lenders[name] = lenders[name]._replace(extra_nodes=lenders[name].extra_nodes - lent_by[name])
+        return replace(answer, backfill=Backfill(seconds, lent_seconds))
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job)
@@ -267,7 +277,7 @@ class _Planner:
 
         Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
         """
-        kept = self._space.reservation(replace(job.request, given_back=self._preemption.uids_for(job)))
+        kept = self._space.reservation(replace(job.request, given_back=self._preemption.owing(job)))
         without_room = self._quotas.refusal(job, answer, kept)
         if without_room is not None:
             return without_room
@@ -275,7 +285,7 @@ class _Planner:
         self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._note_reserved(job, kept)
-        self._usable_after[job.name] = self._starts.get(job.job_uid, 0.0)
+        self._lenders[job.name] = self._starts.get(job.job_uid, _NOT_KNOWN)
         return None
 
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
@@ -351,10 +361,10 @@ class _Planner:
         for job in self._blocked:
             yield
             given_back = self._preemption.uids_for(job) | way.giving
-            request = replace(job.request, given_back=given_back)
-            if space.find(request) is not None:
+            if space.find(replace(job.request, given_back=given_back)) is not None:
                 return True
-            kept = space.reservation(request)
+            given_back |= self._preemption.owing(job)
+            kept = space.reservation(replace(job.request, given_back=given_back))
             if not set(kept).isdisjoint(way.chosen):
                 return True
             space.reserve_nodes(kept, reserved_refusal(job.name))

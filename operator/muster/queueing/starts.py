@@ -2,9 +2,9 @@
 
 The queue is walked in its order. Each job gets the domain in which enough nodes become free first, and keeps what
 becomes free there before that, as its reservation does. Its nodes are then taken until it ends. Jobs that give way to
-it count as gone, for it alone; what such a job leaves beside is free for the jobs behind. This is simpler than the
-plan: it knows no fragmentation, and no failure. What is not known is said, with the name of the job that would have to
-be known.
+it count as gone once they may be asked, for it alone; what such a job leaves beside is free for the jobs behind. This
+is simpler than the plan: it knows no fragmentation, and no failure. What is not known is said, with the name of the job
+that would have to be known.
 """
 
 import math
@@ -27,7 +27,7 @@ from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
 from muster.queueing.preemption import Preemption, WaitingForPreemption
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
+from muster.world.queuedecision import Lends, NotPlaced, Placed, StartEstimate
 
 MAX_ESTIMATED = 16
 """For so many jobs of the queue, the first ones, it is estimated when they start."""
@@ -57,11 +57,20 @@ class _Freed:
         seconds: from now on; infinite: not known.
         event: what has to happen until then.
         uid: of the job that it is about, or the name of the pod.
+        unasked_seconds: when it is free where the holder is not asked to give it back; None: no later.
     """
 
     seconds: float
     event: _Event = _Event.NOTHING
     uid: str = ""
+    unasked_seconds: float | None = None
+
+    @property
+    def unasked(self) -> "_Freed":
+        """The same where the holder is not asked."""
+        if self.unasked_seconds is None:
+            return self
+        return _Freed(self.unasked_seconds, _Event.HOLDER_ENDS, self.uid)
 
 
 def _order(freed: _Freed) -> tuple[float, int]:
@@ -151,7 +160,7 @@ class _Walk:
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
-        self._after_holders: dict[frozenset[str], _Freed] = {}
+        self._after_holders: dict[tuple[frozenset[str], frozenset[str]], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
@@ -178,7 +187,21 @@ class _Walk:
         self.assign_nodes(job, best.nodes, seconds)
         if math.isinf(seconds):
             return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
-        return self._estimate(best.last, self._known_text(best.last, job))
+        lends = self._lends(job, best.path, by_time) if job.request.segment_size == 1 else None
+        return self._estimate(best.last, self._known_text(best.last, job), lends)
+
+    def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime) -> Lends | None:
+        """Return what a job lends that would start in this domain if jobs that have passed it were not asked.
+
+        Nodes of jobs that give way now are none that it does not need: they stay where no job needs them.
+        """
+        unasked = sorted(((freed.unasked, nodes) for freed, nodes in by_time), key=lambda group: _order(group[0]))
+        choice = _choice(path, unasked, job.request, len(self._fleet.policy.topology.levels))
+        if choice is None or math.isinf(choice.last.seconds):
+            return None
+        in_time = (group for group in unasked if group[0].seconds <= choice.last.seconds)
+        free = sum(len(nodes) for freed, nodes in in_time if freed.event is not _Event.HOLDERS_GIVE_WAY)
+        return Lends(self._now + timedelta(seconds=choice.last.seconds), max(free - job.needs, 0))
 
     def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
         """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
@@ -199,8 +222,8 @@ class _Walk:
                 return self._estimate(best.last, self._known_text(best.last, job))
         return self._estimate(limited, f"its namespace is at its limit until {self._known_text(limited, job)}")
 
-    def _estimate(self, last: _Freed, reason: str) -> StartEstimate:
-        return StartEstimate(self._now + timedelta(seconds=last.seconds), reason)
+    def _estimate(self, last: _Freed, reason: str, lends: Lends | None = None) -> StartEstimate:
+        return StartEstimate(self._now + timedelta(seconds=last.seconds), reason, lends)
 
     def _when_ended(self, namespace: str, nodes: int) -> _Freed | None:
         """Return when jobs of a namespace that hold so many nodes together have ended; None if it has too few."""
@@ -228,10 +251,11 @@ class _Walk:
         yield from Space(self._fleet).prepare(job.request)
         levels = len(self._fleet.policy.topology.levels)
         giving = self._preemption.uids_for(job) | self._leaving | {job.job_uid}
+        lent = self._preemption.owing(job) - giving
         best: _Choice | None = None
         in_best: _ByTime = []
         for path, nodes in usable_nodes(self._fleet, job.request).items():
-            by_time = yield from self._by_time(nodes, job.job_uid, giving)
+            by_time = yield from self._by_time(nodes, job.job_uid, giving, lent)
             choice = _choice(path, by_time, job.request, levels)
             if choice is not None and (best is None or choice.order < best.order):
                 best, in_best = choice, by_time
@@ -246,7 +270,7 @@ class _Walk:
         self._names[job.job_uid], self._bases[job.job_uid] = job.name, lasts.basis
 
     def _by_time(
-        self, nodes: Sequence[NodeEligibility], own_uid: str, giving: AbstractSet[str]
+        self, nodes: Sequence[NodeEligibility], own_uid: str, giving: AbstractSet[str], lent: AbstractSet[str]
     ) -> Generator[None, None, _ByTime]:
         """Return the nodes of a domain by the time at which they are free, those that are free first come first."""
         groups: dict[_Freed, list[NodeEligibility]] = {}
@@ -257,23 +281,33 @@ class _Walk:
             if node.why is not None and not node.holders:
                 freed = _FULL
             else:
-                freed = self._after(node.holders, own_uid, giving)
+                freed = self._after(node.holders, own_uid, giving, lent)
                 kept = self._kept.get(node.entry.name)
                 if kept is not None:
                     freed = max(kept, freed, key=_order)
             groups.setdefault(freed, []).append(node)
         return sorted(groups.items(), key=lambda group: _order(group[0]))
 
-    def _after(self, holders: frozenset[str], own_uid: str, giving: AbstractSet[str]) -> _Freed:
-        """Return when a job may have a node: the last of the holders that do not give it back has ended."""
+    def _after(self, holders: frozenset[str], own_uid: str, giving: AbstractSet[str], lent: AbstractSet[str]) -> _Freed:
+        """Return when a job may have a node: the last of the holders that do not give it back now has ended, or may be
+        asked for it."""
         remaining = holders if holders.isdisjoint(giving) else holders - giving
         if not remaining:
             return _GIVEN if holders - {own_uid} else _FREE
-        freed = self._after_holders.get(remaining)
-        if freed is None:
-            freed = max((self._end_of(holder)[0] for holder in remaining), key=_order)
-            self._after_holders[remaining] = freed
-        return freed
+        key = remaining, remaining & lent
+        if key not in self._after_holders:
+            ends = (self._given_by(holder) if holder in lent else self._end_of(holder)[0] for holder in remaining)
+            self._after_holders[key] = max(ends, key=_order)
+        return self._after_holders[key]
+
+    def _given_by(self, holder: str) -> _Freed:
+        """Return when a job that backfills has ended, or may be asked to give its nodes back."""
+        end, until = self._end_of(holder)[0], self._preemption.jobs[holder].lent_until or self._now
+        asked_after = (until - self._now).total_seconds()
+        if end.seconds <= asked_after:
+            return end
+        unasked_seconds = None if math.isinf(end.seconds) else end.seconds
+        return _Freed(asked_after, _Event.HOLDERS_GIVE_WAY, holder, unasked_seconds)
 
     def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
         if holder not in self._holders:

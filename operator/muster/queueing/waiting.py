@@ -1,12 +1,14 @@
-"""A job that waits for nodes, as the queue sees it.
+"""A job that waits for nodes, and when it starts, as the queue sees it.
 
 Tests: tests/unit/queueing/test_queue.py.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from muster.placement.request import Request
+from muster.world.queuedecision import Lends, StartEstimate
 from muster.world.quotas import QuotaClaim
 
 
@@ -61,3 +63,32 @@ class WaitingJob:
         holds nodes that it has left.
         """
         return self.held + self.needs - (max(self.held, self.size) if self.replacement else 0)
+
+
+class ExpectedStart(NamedTuple):
+    """When a waiting job starts, as estimated, and to which jobs it lends what is reserved for it until then.
+
+    Attributes:
+        seconds: from now on.
+        lends_seconds: it lends to jobs that are expected to end within so long.
+        extra_nodes: it lends so many nodes to others.
+    """
+
+    seconds: float
+    lends_seconds: float
+    extra_nodes: int = 0
+
+
+def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> ExpectedStart | None:
+    """Return when a job starts by an estimate; None: it says no time.
+
+    Args:
+        estimate: of the job.
+        now: by the clock of the estimate.
+        lent: how many nodes have been lent since.
+    """
+    if estimate.time is None:
+        return None
+    until, extra_nodes = estimate.lends or Lends(estimate.time)
+    seconds, lends_seconds = ((time - now).total_seconds() for time in (estimate.time, until))
+    return ExpectedStart(seconds, lends_seconds, max(extra_nodes - lent, 0))

@@ -8,7 +8,7 @@ Tests: tests/unit/record/test_incidents.py, tests/unit/lifecycle/test_waiting_an
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from muster.api.gang import (
     MAX_PREEMPTIONS,
@@ -34,6 +34,7 @@ ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 NODES_YIELDED = "NodesYielded"
 PREEMPTED = "Preempted"
 SUSPENDED = "Suspended"
+_NO_LOAN = {"backfilled": False, "backfill_until": None, "lent_until": None}
 
 
 class NextAttempt(NamedTuple):
@@ -70,25 +71,29 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             reason=reason,
             members=chosen,
             topology=members.topology(world, chosen),
-            backfilled=placed.backfills,
-            backfill_until=_backfill_until(world, placed),
             placed_time=world.now,
+            **_loan(world, placed),
         )
     spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
     # One of them whose fence is over may be heard again before the start.
     return spec.model_copy(
         update={
             "unfenced_workers": record.unfenced_workers,
-            "backfilled": placed.backfills,
-            "backfill_until": _backfill_until(world, placed),
             "placed_time": world.now,
+            **_loan(world, placed),
         }
     )
 
 
-def _backfill_until(world: JobWorld, placed: Placed) -> datetime | None:
-    """Return by when a gang that backfills ends, by its estimate; None where it does not backfill."""
-    return None if placed.expected_seconds is None else world.now + timedelta(seconds=placed.expected_seconds)
+def _loan(world: JobWorld, placed: Placed) -> dict[str, Any]:
+    """Return what the record says of nodes that are only lent to the gang."""
+    if placed.backfill is None:
+        return _NO_LOAN
+    return {
+        "backfilled": True,
+        "backfill_until": world.now + timedelta(seconds=placed.backfill.expected_seconds),
+        "lent_until": world.now + timedelta(seconds=placed.backfill.lent_seconds),
+    }
 
 
 def next_attempt(
@@ -146,9 +151,8 @@ def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) ->
     return spec.model_copy(
         update={
             "hold_until": None,
-            "backfilled": False,
-            "backfill_until": None,
             "short_estimates": _short_estimates(record, reason),
+            **_NO_LOAN,
         }
     )
 

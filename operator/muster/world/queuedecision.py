@@ -10,6 +10,18 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
+class Backfill(NamedTuple):
+    """How long a job has nodes that are reserved for other jobs, which it passes.
+
+    Attributes:
+        expected_seconds: it holds them for so long at most, by its estimate.
+        lent_seconds: it keeps them for so long, even where those could start with them.
+    """
+
+    expected_seconds: float
+    lent_seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """The chosen nodes.
@@ -17,14 +29,12 @@ class Placed:
     Attributes:
         nodes: for the workers, in the order of ranks: neighbours in the fabric are beside each other.
         spares: for the spares, the one to be used first is first.
-        backfills: whether some of them are reserved for other jobs, which cannot start before this one has ended.
-        expected_seconds: of a job that backfills: for how long it holds them at most, by its estimate.
+        backfill: whether, and for how long, some of them are lent, because they are reserved for other jobs.
     """
 
     nodes: tuple[str, ...]
     spares: tuple[str, ...] = ()
-    backfills: bool = False
-    expected_seconds: float | None = None
+    backfill: Backfill | None = None
 
 
 class Preemptor(NamedTuple):
@@ -212,6 +222,19 @@ class QueueDecision:
     no_backfill_until: datetime | None = None
 
 
+class Lends(NamedTuple):
+    """To which jobs a waiting one lends what is reserved for it.
+
+    Attributes:
+        until: to those that are expected to end until then. It is when it could start if none that has passed it were
+            asked to leave.
+        extra_nodes: so many to others: that many nodes are free in its domain then, too, which it does not need.
+    """
+
+    until: datetime
+    extra_nodes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class StartEstimate:
     """When a waiting job starts, in Muster's estimate.
@@ -219,7 +242,9 @@ class StartEstimate:
     Attributes:
         time: not before it was estimated; None: not known.
         reason: what has to happen until then, or why it is not known.
+        lends: to which jobs it lends what is reserved for it; None: to those that are expected to end until `time`.
     """
 
     time: datetime | None
     reason: str
+    lends: Lends | None = None

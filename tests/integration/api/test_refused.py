@@ -1288,6 +1288,7 @@ FULL_STATUS: dict[str, Any] = {
     "nodes": ["node-1", "node-2"],
     "topology": [{"level": "block", "domains": 1}],
     "backfilled": True,
+    "lentUntil": TIME,
     "waiting": {
         "needs": 4,
         "level": "block",

@@ -313,10 +313,19 @@ def test_a_save_that_was_asked_for_is_foreseen(over: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backfilled", "says"), [(True, ["it backfills, and gives way to jobs before it in the queue"]), (False, [])]
+    ("status", "says"),
+    [
+        ({"backfilled": True}, ["it backfills, and gives way to jobs before it in the queue"]),
+        ({"backfilled": True, "lentUntil": ago(5)}, ["it backfills, and gives way to jobs before it in the queue"]),
+        (
+            {"backfilled": True, "lentUntil": rfc3339(NOW + timedelta(minutes=130))},
+            ["it backfills, keeps its nodes for 2h10m, then gives way to jobs before it in the queue"],
+        ),
+        ({}, []),
+    ],
 )
-def test_a_job_that_gives_way_says_to_which_jobs(backfilled: bool, says: list[str]) -> None:
-    assert [line for line in stood(backfilled=backfilled).next if "gives way" in line] == says
+def test_a_job_that_gives_way_says_to_which_jobs(status: dict[str, Any], says: list[str]) -> None:
+    assert [line for line in stood(**status).next if "gives way" in line] == says
 
 
 def test_a_planned_leave_and_the_next_checkpoint_are_foreseen() -> None:

@@ -19,7 +19,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.preemption import PreemptionCandidate, Victim
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Placed, Preemptor, StartEstimate
+from muster.world.queuedecision import Lends, NotPlaced, Placed, Preemptor, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
 
 Key = tuple[str, str]
@@ -154,8 +154,8 @@ async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(
 
 async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
-    keeper.queue.estimates = {"big": StartEstimate(datetime.now(UTC) + timedelta(hours=2), "")}
     now = datetime.now(UTC)
+    keeper.queue.set_estimates({"big": StartEstimate(now + timedelta(hours=2), "")}, now)
     keeper.queue.note_short_estimates("ns", "old", [now - timedelta(minutes=number) for number in range(3)])
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
@@ -169,6 +169,21 @@ async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper
     keeper.queue.set_waiting(("ns", "none"), "none", waiting("none", 1, 2))
     await until(lambda: keeper.queue.decision_of("none"))
     assert keeper.queue.decision_of("none").no_backfill_until is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(-1, True), (1, False)])
+async def test_what_was_lent_since_the_estimate_is_no_extra_node(keeper: Keeper, seconds: int, passes: bool) -> None:
+    now = datetime.now(UTC)
+    keeper.fleet.occupy("lent", "lent", frozenset({"n0"}))
+    lent = PreemptionCandidate("ns/lent", now, place=(0, now, "ns/lent"), lent_until=now + timedelta(hours=1))
+    keeper.queue.set_preemption_candidate(("ns", "lent"), "lent", lent)
+    begins = now + timedelta(hours=2)
+    estimate = StartEstimate(begins, "", Lends(begins, extra_nodes=1))
+    keeper.queue.set_estimates({"big": estimate}, now - timedelta(seconds=seconds))
+    keeper.put("big", 3)
+    keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))
+    await until(lambda: keeper.queue.decision_of("small"))
+    assert isinstance(keeper.answer("small"), Placed) == passes
 
 
 async def _outranks(keeper: Keeper, clock: list[float]) -> None:

@@ -221,12 +221,22 @@ def record_of(job: OneJob, name: str) -> dict[str, Any]:
     return next(gang for gang in job.server.all("gangs") if gang["spec"]["jobUid"] == uid)
 
 
+def test_it_keeps_what_is_lent_to_it_until_the_time_is_over(training: Jobs) -> None:
+    job = a_queue(training, script=steps(60, every=10, answers=OnRequest.ENDS_WELL), **expects(100))
+    job.until(lambda: job.job("small").get("status", {}).get("backfilled"))
+    assert record_of(job, "small")["spec"]["lentUntil"] == record_of(job, "small")["spec"]["backfillUntil"]
+    job.server.delete(Where("trainingjobs", NAMESPACE, JOB, ""), None)
+    job.until(lambda: job.has_ended("small"))
+    job.until(lambda: job.has_ended("big"))
+    assert not job.notes("Preempted")
+
+
 def test_a_leave_before_its_time_is_over_is_no_short_estimate(training: Jobs) -> None:
     job = a_queue(training, script=steps(400, every=10, answers=OnRequest.ENDS_WELL), **expects(100))
     job.until(lambda: job.job("small").get("status", {}).get("backfilled"))
-    job.server.delete(Where("trainingjobs", NAMESPACE, JOB, ""), None)
-    job.until(lambda: job.has_ended("big"))
-    assert job.notes("Preempted")
+    job.cut_off(job.record.members[0].node)
+    job.until(lambda: job.notes("Preempted"), 90.0)
+    assert "lentUntil" not in record_of(job, "small")["spec"]
     assert record_of(job, "small")["spec"]["shortEstimates"] == []
 
 

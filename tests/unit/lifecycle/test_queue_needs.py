@@ -13,6 +13,7 @@ from muster.lifecycle.queue_needs import (
     preemption_candidate,
     queue_needs,
 )
+from muster.queueing.preemption import PreemptionCandidate
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -80,3 +81,11 @@ def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
     scene.gang(go=False, members=[], reason=reason, time=at(40))
     holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
     assert (holder and holder.leaves) == leaves
+
+
+@pytest.mark.parametrize(("until", "counts"), [(50, True), (100 + 48 * 3600, True), (101 + 48 * 3600, False)])
+def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool) -> None:
+    scene = Scene(a_job(), seconds=100.0).fleet(6).gang(backfilled=True, lent_until=at(until))
+    holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
+    assert isinstance(holder, PreemptionCandidate)
+    assert holder.lent_until == (at(until) if counts else None)

@@ -16,9 +16,9 @@ from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.preemption import MAX_PREEMPTORS, Preemption, PreemptionCandidate, Victim, place_of
 from muster.queueing.queue import order, plan_steps
-from muster.queueing.waiting import WaitingJob
+from muster.queueing.waiting import ExpectedStart, WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import NotPlaced, Placed, Preemptor
+from muster.world.queuedecision import Backfill, NotPlaced, Placed, Preemptor
 
 
 def fleet_of(text: str) -> Fleet:
@@ -197,9 +197,13 @@ def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
 HOUR = 3600.0
 
 
-def backfill(fleet: str, *jobs: WaitingJob, starts: Mapping[str, float]) -> Mapping[str, Placed | NotPlaced]:
+def backfill(
+    fleet: str, *jobs: WaitingJob, starts: Mapping[str, float | ExpectedStart]
+) -> Mapping[str, Placed | NotPlaced]:
     """The answers where jobs can start in so many seconds at the earliest, by name."""
-    by_uid = {f"uid-of-{name}": seconds for name, seconds in starts.items()}
+    by_uid = {
+        f"uid-of-{name}": it if isinstance(it, ExpectedStart) else ExpectedStart(it, it) for name, it in starts.items()
+    }
     waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
     turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, starts=by_uid)))
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in waiting}
@@ -214,21 +218,73 @@ def lasts(job: WaitingJob, seconds: float) -> WaitingJob:
     [
         pytest.param([lasts(wants("s", 2), HOUR)], {"big": HOUR}, 2, id="who ends in time passes"),
         pytest.param([lasts(wants("s", 2), HOUR + 1)], {"big": HOUR}, "BehindInQueue", id="not who ends later"),
+        pytest.param(
+            [lasts(wants("s", 2), HOUR + 1)], {"big": ExpectedStart(HOUR, HOUR, 2)}, 2, id="unless it leaves enough"
+        ),
+        pytest.param(
+            [lasts(wants("s", 2), HOUR + 1)], {"big": ExpectedStart(HOUR, HOUR, 1)}, "BehindInQueue", id="or too few"
+        ),
+        pytest.param(
+            [wants("s", 2)], {"big": ExpectedStart(HOUR, HOUR, 2)}, "BehindInQueue", id="nor without an estimate"
+        ),
         pytest.param([wants("s", 2)], {"big": HOUR}, "BehindInQueue", id="not who has no estimate"),
         pytest.param([lasts(wants("s", 2), HOUR)], {}, "BehindInQueue", id="not where no start is known"),
         pytest.param([lasts(wants("s", 3), HOUR)], {"big": HOUR}, "InsufficientNodes", id="not on nodes in use"),
     ],
 )
-def test_backfill(jobs: list[WaitingJob], starts: Mapping[str, float], expected: int | str) -> None:
+def test_backfill(jobs: list[WaitingJob], starts: Mapping[str, float | ExpectedStart], expected: int | str) -> None:
     found = backfill("b1/r1:..xx", wants("big", 4), *jobs, starts=starts)
     assert told(found) == {"big": "InsufficientNodes", "s": expected}
-    assert isinstance(found["s"], NotPlaced) or found["s"].backfills
+    assert isinstance(found["s"], NotPlaced) or found["s"].backfill
 
 
 def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> None:
     jobs = [wants("now", 4, required="rack"), wants("later", 4, required="rack"), lasts(wants("s", 2), HOUR)]
     found = backfill("b1/r1:..xx b1/r2:..xx", *jobs, starts={"now": 60.0, "later": HOUR})
-    assert found["s"] == Placed(("r2-0", "r2-1"), backfills=True, expected_seconds=HOUR)
+    assert found["s"] == Placed(("r2-0", "r2-1"), backfill=Backfill(HOUR, HOUR))
+
+
+def test_all_jobs_that_pass_leave_enough_together() -> None:
+    jobs = wants("big", 6), *(lasts(wants(name, 1), 2 * HOUR) for name in "stu"), lasts(wants("in-time", 1), HOUR)
+    found = backfill("b1/r1:....xx", *jobs, starts={"big": ExpectedStart(HOUR, HOUR, 2)})
+    assert told(found) == {"big": "InsufficientNodes", "s": 1, "t": 1, "u": "BehindInQueue", "in-time": 1}
+    assert found["t"] == Placed(("r1-1",), backfill=Backfill(2 * HOUR, HOUR))
+
+
+@pytest.mark.parametrize(
+    ("big", "lent"),
+    [(ExpectedStart(90 * HOUR, 90 * HOUR), 48 * HOUR), (ExpectedStart(2 * HOUR, 90 * HOUR), 2 * HOUR)],
+)
+def test_nodes_are_lent_until_the_start_and_for_two_days_at_most(big: ExpectedStart, lent: float) -> None:
+    found = backfill("b1/r1:..xx", wants("big", 4), lasts(wants("s", 2), 80 * HOUR), starts={"big": big})
+    assert found["s"] == Placed(("r1-0", "r1-1"), backfill=Backfill(80 * HOUR, lent))
+
+
+@pytest.mark.parametrize(
+    ("job", "gives"),
+    [
+        pytest.param(wants("older", 4, seconds=1), False, id="not to the jobs that it has passed"),
+        pytest.param(wants("urgent", 4, priority=1), False, id="not by the order of the queue"),
+        pytest.param(replace(wants("urgent", 4, priority=1), preempts_by="high"), True, id="to one that preempts it"),
+        pytest.param(replace(wants("older", 4, seconds=1), preempts_by="high"), False, id="only a lower priority"),
+        pytest.param(wants("a", 4, replacement=True), True, id="to a gang that lacks nodes"),
+    ],
+)
+@pytest.mark.parametrize(("now", "leaves"), [(99, False), (100, False), (99, True)])
+def test_who_backfills_keeps_its_nodes_for_as_long_as_they_are_lent(
+    job: WaitingJob, gives: bool, now: int, leaves: bool
+) -> None:
+    holder = PreemptionCandidate("default/b", at(0), leaves, place=(0, at(5), "default/b"), lent_until=at(100))
+    preemption = Preemption({"b": holder}, now=at(now))
+    list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
+    assert bool(preemption.to) == (gives or now >= 100 or leaves)
+
+
+def test_what_is_lent_counts_as_reserved() -> None:
+    lent = PreemptionCandidate("default/p", at(0), place=(0, at(5), "default/p"), lent_until=at(100))
+    jobs = [wants("big", 4, required="rack"), wants("small", 2)]
+    found = plan(fleet_of("b1/r1:.ppx b1/r2:..xx"), Preemption({"p": lent}, now=at(0)), *jobs)
+    assert found["small"] == Placed(("r2-0", "r2-1"))
 
 
 @pytest.mark.parametrize(

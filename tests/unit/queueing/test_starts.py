@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import StartEstimate
+from muster.world.queuedecision import Lends, StartEstimate
 
 NOW = at(0)
 HOUR = 3600.0
@@ -31,7 +32,16 @@ def busy(text: str, **counts: str) -> Fleet:
     return fleet
 
 
-def starts(
+def starts(fleet: Fleet, jobs: list[WaitingJob], *said: Any, **also: Any) -> dict[str, tuple[float | None, str]]:
+    """The estimates by job, as seconds from now and the reason; see `estimates`."""
+    found = estimates(fleet, jobs, *said, **also)
+    return {
+        uid.removeprefix("uid-of-"): (None if one.time is None else (one.time - NOW).total_seconds(), one.reason)
+        for uid, one in found.items()
+    }
+
+
+def estimates(
     fleet: Fleet,
     jobs: list[WaitingJob],
     ends: Mapping[str, float | JobEnd] | None = None,
@@ -39,8 +49,8 @@ def starts(
     limits: Mapping[str, int] | None = None,
     held: Mapping[str, int] | None = None,
     giving: Mapping[str, PreemptionCandidate] | None = None,
-) -> dict[str, tuple[float | None, str]]:
-    """The estimates by job, as seconds from now and the reason.
+) -> dict[str, StartEstimate]:
+    """The estimates by the uid of the job.
 
     Args:
         ends: when running jobs end, in seconds from now by their steps; of the others it is not known.
@@ -57,7 +67,7 @@ def starts(
         seconds = (lasts or {}).get(uid.removeprefix("uid-of-"))
         return RemainingTime(seconds, EndBasis.EXPECTED if seconds is not None else None, "")
 
-    preemption = Preemption({f"uid-of-{name}": holder for name, holder in (giving or {}).items()})
+    preemption = Preemption({f"uid-of-{name}": holder for name, holder in (giving or {}).items()}, now=NOW)
     answers = dict(filter(None, plan_steps(fleet, jobs, limits or {}, held or {}, preemption=preemption)))
     queued = [(job, answers[job.job_uid].answer) for job in order(jobs)]
     steps = start_times(fleet, queued, Ends(of_holder, of_waiting), preemption, NOW)
@@ -66,15 +76,11 @@ def starts(
             next(steps)
     except StopIteration as over:
         found: dict[str, StartEstimate] = over.value
-    return {
-        uid.removeprefix("uid-of-"): (
-            None if one.time is None else (one.time - NOW).total_seconds(),
-            one.reason,
-        )
-        for uid, one in found.items()
-    }
+    return found
 
 
+GIVES_WAY = PreemptionCandidate("default/p", at(0))
+LENT = replace(GIVES_WAY, place=(0, at(5), "p"), lent_until=at(1800))
 TWO = busy("b1/r1:4", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3")
 
 
@@ -88,6 +94,26 @@ TWO = busy("b1/r1:4", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3")
 )
 def test_it_waits_for_the_last_of_the_nodes_that_it_needs(nodes: int, said: tuple[float, str]) -> None:
     assert starts(TWO, [wants("job", nodes)], {"a": 600, "b": HOUR}) == {"job": said}
+
+
+@pytest.mark.parametrize(
+    ("job", "lends"),
+    [
+        pytest.param(wants("job", 2, seconds=9), Lends(at(600)), id="it needs all that are free then"),
+        pytest.param(wants("job", 1, seconds=9), Lends(at(600), 1), id="one is left"),
+        pytest.param(wants("job", 3, seconds=9), Lends(at(HOUR), 1), id="one is left later"),
+        pytest.param(wants("job", 1, required="rack", seconds=9), Lends(at(600)), id="in its domain"),
+        pytest.param(wants("job", 2, segment_size=2), None, id="segments are not counted"),
+        pytest.param(wants("job", 3, seconds=1), Lends(at(600)), id="what gives way is not left"),
+        pytest.param(wants("job", 5, seconds=1), Lends(at(HOUR)), id="who has passed it is not asked"),
+    ],
+)
+def test_to_which_jobs_it_lends(job: WaitingJob, lends: Lends | None) -> None:
+    nodes = {name: f"b1-r1-{number} b1-r2-{number}" for number, name in enumerate("abps")}
+    ends = {"a": 600, "b": 2 * HOUR, "p": HOUR}
+    giving = {"p": LENT, "s": replace(LENT, lent_until=NOW)}
+    found = estimates(busy("b1/r1:4 b1/r2:4", **nodes), [job], ends, giving=giving)["uid-of-job"]
+    assert found.lends == lends
 
 
 def test_the_domain_that_is_free_first_counts() -> None:
@@ -238,7 +264,6 @@ def test_replacements_come_first_and_have_none() -> None:
     ]
 
 
-GIVES_WAY = PreemptionCandidate("default/p", at(0))
 AFTER_A_SAVE = (0, "other jobs give way after a save")
 
 
@@ -269,6 +294,8 @@ def test_what_a_job_leaves_beside_is_free_for_all() -> None:
         pytest.param(
             replace(GIVES_WAY, leaves=True), replace(wants("job", 4), preemptible=True), 600, id="it leaves already"
         ),
+        pytest.param(LENT, wants("job", 4, seconds=1), 1800, id="once what was lent to it is over"),
+        pytest.param(LENT, wants("job", 4, seconds=9), HOUR, id="which is nothing to a younger one"),
     ],
 )
 def test_a_job_counts_as_gone_for_those_to_which_it_gives_way(
