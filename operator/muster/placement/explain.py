@@ -68,18 +68,17 @@ def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
     ever = able and not indivisible(request)
     domain = domains[0] if able else _largest(candidates)
     unhealthy = _unhealthy_nodes(candidates, tree, fleet)
-    refused, held = _visible_refusals(_refused(candidates, tree), request), _others(request, candidates, tree)
-    holders = _most(_visible_holders(held, request, fleet))
+    refused = _refused_nodes(_visible_refusals(_refused(candidates, tree), request), unhealthy)
+    holders = _most(_visible_holders(_others(request, candidates, tree), request, fleet))
+    refused_there, holders_there = refused, holders
     if domain is not None and domain.depth:
-        counts, held_there = _counts_inside(domain, request, candidates, tree, fleet)
-        refused_there = _visible_refusals(counts, request)
-    else:
-        refused_there, held_there = refused, held
-    holders_there = _most(_visible_holders(held_there, request, fleet))
-    names_there = {
-        why: [name for name in names if domain is None or tree.eligibility[name].path[: domain.depth] == domain.path]
-        for why, names in unhealthy.items()
-    }
+        counts, held = _counts_inside(domain, request, candidates, tree, fleet)
+        names_there = {
+            why: [name for name in names if tree.eligibility[name].path[: domain.depth] == domain.path]
+            for why, names in unhealthy.items()
+        }
+        refused_there = _refused_nodes(_visible_refusals(counts, request), names_there)
+        holders_there = _most(_visible_holders(held, request, fleet))
     return Shortfall(
         needs=request.count + request.spares,
         inside=request.required,
@@ -87,12 +86,12 @@ def _shortfall(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
         fleet=len(fleet.nodes),
         suitable=candidates.root.suitable,
         free=candidates.root.free,
-        refused=_refused_nodes(refused, unhealthy),
+        refused=refused,
         holders=dict(holders[:MAX_HOLDERS]),
         domains=tuple(_count_of(domain) for domain in sorted(domains, key=_rank)),
         nearest=Nearest(
             domain=_count_of(domain) if domain is not None else None,
-            refused=_refused_nodes(refused_there, names_there),
+            refused=refused_there,
             holders=dict(holders_there[:MAX_HOLDERS]),
             more_holders=len(holders_there[MAX_HOLDERS:]),
             held_by_more=sum(count for _, count in holders_there[MAX_HOLDERS:]),
