@@ -82,7 +82,7 @@ class Space:
 
     def all_reserved(self, nodes: Iterable[str]) -> bool:
         """Whether none of these nodes is left."""
-        return all(node in self._given for node in nodes)
+        return all(map(self._given.__contains__, nodes))
 
     def prepare(self, request: Request) -> Iterator[None]:
         """Make what an answer to this request needs, in parts of a few milliseconds."""

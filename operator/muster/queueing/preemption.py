@@ -10,7 +10,7 @@ each job waits behind the one that it gives way to, and no two give way to each 
 Tests: tests/unit/queueing/test_preemption.py.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -145,13 +145,13 @@ class Preemption:
         """The uids of those that may give way to a waiting job, now or later."""
         return frozenset(uid for uid, holder in self.jobs.items() if self._owes(uid, holder, job))
 
-    def in_order(self, job: WaitingJob) -> list[str]:
-        """The same in the order in which they give way: who leaves already comes first, then who has run least."""
+    def in_order(self, uids: Iterable[str]) -> list[str]:
+        """Such jobs in the order in which they give way: who leaves already comes first, then who has run least."""
 
         def spared(uid: str) -> tuple[bool, datetime, str]:
             return self.leaves(uid), self.jobs[uid].since, uid
 
-        return sorted(self.uids_for(job), key=spared, reverse=True)
+        return sorted(uids, key=spared, reverse=True)
 
     def _keeps(self, holder: PreemptionCandidate, job: WaitingJob) -> bool:
         """Whether a job that backfills keeps its nodes for now.

@@ -297,7 +297,7 @@ class _Planner:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
         that counts what is lent to them as free."""
         preemption, nodes_of = self._preemption, self._fleet.nodes_of
-        lent = self._not_all_reserved(preemption.in_order(job))
+        lent = preemption.in_order(self._not_all_reserved(preemption.uids_for(job)))
         way = yield from self._best_way(job, lent)
         if way is None:
             return self._answer_without(job, lent) or answer

@@ -307,7 +307,7 @@ def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> No
     job = wants("b", 1, kept=("r1-0",), replacement=True)
     own = PreemptionCandidate(job.name, at(0), place=place_of(job))
     other = PreemptionCandidate("default/c", at(0), place=(0, at(99), "default/c"))
-    assert Preemption({job.job_uid: own, "other": other}).in_order(job) == ["other"]
+    assert Preemption({job.job_uid: own, "other": other}).uids_for(job) == {"other"}
 
 
 @pytest.mark.parametrize(
