@@ -7,8 +7,10 @@ why they are these.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from muster.placement.candidates import CandidateNodes, GivenNodes, candidate_nodes
@@ -21,7 +23,7 @@ from muster.placement.request import Request
 from muster.placement.reservation import nodes_to_reserve
 from muster.placement.search import find_nodes
 from muster.placement.tree import Tree
-from muster.world.fleet import Fleet
+from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 from muster.world.queuedecision import NotPlaced, Placed, Refusal
 
 
@@ -49,6 +51,30 @@ class _Reduced(NamedTuple):
     held: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class _Memory:
+    """The answers of a space to equal requests of several jobs, for one state of the fleet.
+
+    Attributes:
+        fleet: the state.
+        given: how many nodes were given away: what the space answers holds for that number alone.
+        answers: by request.
+        reservations: by request.
+        failed: by request apart from the jobs that give way for it: those with whose nodes it had no place. It has none
+            with the nodes of fewer, either, and none when more nodes are given away.
+    """
+
+    fleet: Hashable
+    given: int = 0
+    answers: dict[Hashable, Placed | NotPlaced] = field(default_factory=dict)
+    reservations: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
+    failed: dict[Hashable, frozenset[str]] = field(default_factory=dict)
+
+
+# So many failed requests are remembered: each may name as many jobs as there are nodes.
+MAX_FAILED = 64
+# What a request asks for, but for the nodes' properties, and apart from who asks.
+_asked = attrgetter(*(part.name for part in fields(Request) if part.name not in ("needs", "job_uid")))
 # Trees share roots, and so what they are less the nodes given away; of a fleet that changes the old ones are of no use.
 MAX_REDUCED_ROOTS = 256
 
@@ -62,6 +88,7 @@ class Space:
         self._order: list[str] = []
         self._trees: dict[object, Tree] = {}  # by profile
         self._reduced: dict[int, _Reduced] = {}  # by id of the base
+        self._memory = _Memory(None)
 
     def reserve_nodes(self, nodes: Iterable[str], why: Refusal) -> None:
         """Count these nodes as not free from now on, for example since they are reserved for a job.
@@ -74,7 +101,7 @@ class Space:
                 self._order.append(node)
 
     def copied(self) -> "Space":
-        """The same nodes, of which others may then be reserved."""
+        """The same nodes, of which others may then be reserved; it remembers no answer."""
         space = Space(self._fleet)
         space._given, space._order = dict(self._given), list(self._order)
         space._trees, space._reduced = dict(self._trees), dict(self._reduced)
@@ -95,13 +122,39 @@ class Space:
 
         Nodes that are the last choice for their health are chosen only where the request has no place without them.
         """
-        answer = self._solve(request)
-        return answer if isinstance(answer, Placed) else answer()
+        answers, key = self._remembered().answers, self._key(request)
+        if key not in answers:
+            answer = self._solve(request)
+            answers[key] = answer if isinstance(answer, Placed) else answer()
+        return answers[key]
 
     def find(self, request: Request) -> Placed | None:
         """The same without an explanation, which may cost more than the choice; None: there is no place."""
+        failed = self._remembered().failed
+        key = self._key(replace(request, given_back=frozenset(), viewer=None))
+        if key in failed and request.given_back <= failed[key]:
+            return None
         answer = self._solve(request)
-        return answer if isinstance(answer, Placed) else None
+        if isinstance(answer, Placed):
+            return answer
+        if len(failed) >= MAX_FAILED:
+            failed.clear()
+        failed[key] = max(failed.get(key, request.given_back), request.given_back, key=len)
+        return None
+
+    def _remembered(self) -> _Memory:
+        fleet, given = self._fleet, len(self._order)
+        state = fleet.version, fleet.names_version, frozenset(fleet.heartbeats.older_than(STALE_HEARTBEAT_SECONDS))
+        if self._memory.fleet != state:
+            self._memory = _Memory(state, given)
+        elif self._memory.given != given:
+            self._memory = _Memory(state, given, failed=self._memory.failed)
+        return self._memory
+
+    def _key(self, request: Request) -> Hashable:
+        """A key that is equal for requests with equal answers; who asks matters only where it holds nodes."""
+        asks = request.job_uid if self._fleet.nodes_of(request.job_uid) else ""
+        return asks, request.needs.profile, tuple(request.needs.avoid.items()), _asked(request)
 
     def _has_last(self, request: Request) -> bool:
         return request.may_use_last_choices and self._fleet.has_last_choices
@@ -130,6 +183,12 @@ class Space:
 
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place; see `muster.placement.reservation`."""
+        reservations, key = self._remembered().reservations, self._key(request)
+        if key not in reservations:
+            reservations[key] = self._reservation(request)
+        return reservations[key]
+
+    def _reservation(self, request: Request) -> tuple[str, ...]:
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
         _, candidates = self._candidates(request.with_last() if self._has_last(request) else request)

@@ -134,6 +134,7 @@ class Fleet:
         heartbeats: of the nodes' kubelets.
         names: job uid -> `<namespace>/<name>`, for people; `set_name` changes them.
         version: grows with each change that can matter to placement.
+        names_version: grows with each change of a name.
         holder_changed: called with each holder that has got or lost nodes.
     """
 
@@ -142,7 +143,7 @@ class Fleet:
         self.policy = policy or _DEFAULTS
         self.heartbeats: Heartbeats = heartbeats or KnownAges({})
         self.names: dict[str, str] = {}
-        self.version = 0
+        self.version = self.names_version = 0
         self._outside: set[str] = set()  # nodes that the policy's scope does not select
         self._excluded: dict[str, Exclusion] = {}
         self._last_choices = 0
@@ -335,7 +336,7 @@ class Fleet:
         """Set the name of a job for people; "" when it is gone."""
         if self.names.get(job_uid, "") == name:
             return
-        self._snapshot = None
+        self.names_version, self._snapshot = self.names_version + 1, None
         if name:
             self.names[job_uid] = name
         else:

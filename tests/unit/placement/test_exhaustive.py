@@ -14,8 +14,10 @@ from tests.unit.placement.optimum import (
     one_rack_is_the_one_that_leaves_least,
 )
 
+from muster.placement.candidates import OWN
 from muster.placement.names import promised_refusal
 from muster.placement.space import Space
+from muster.world.fleet import KnownAges
 from muster.world.queuedecision import NotPlaced, Placed
 
 seeds = st.integers(0, 1 << 32)
@@ -122,6 +124,50 @@ def test_one_space_answers_like_new_ones(seed: int) -> None:
             assert not {*answer.nodes, *answer.spares} & {*taken}
             space.reserve_nodes((*answer.nodes, *answer.spares), promised_refusal("default/big"))
             taken += (*answer.nodes, *answer.spares)
+
+
+@given(seeds)
+def test_what_a_space_remembers_changes_no_answer(seed: int) -> None:
+    """Requests come again while nodes are given away, holders and names change, and heartbeats grow old."""
+    random = Random(seed)
+    case = a_case(random, most_nodes=14)
+    fleet, names = case.fleet, sorted(case.nodes)
+    space = Space(fleet)
+    lent = [f"lent-{number}" for number in range(4)]
+    asked = case.request
+    alike = [
+        asked,
+        replace(asked, spares=asked.spares + 1),
+        replace(asked, job_uid="you"),
+        replace(asked, kept=(), broken=()),
+        replace(asked, needs=replace(asked.needs, avoid=dict.fromkeys(names[:2], OWN))),
+        replace(asked, needs=replace(asked.needs, accelerators=16)),
+        replace(asked, viewer="default"),
+    ]
+    requests = [replace(each, given_back=frozenset(lent[:count])) for each in alike for count in (0, 2, 4)]
+    requests = random.sample(requests, 4)
+
+    def change() -> None:
+        name = random.choice(names)
+        match random.randrange(12):
+            case 0:
+                space.reserve_nodes([name], promised_refusal("default/big"))
+            case 1 | 2:
+                fleet.occupy(
+                    ("lent", name), random.choice(lent), frozenset(random.choices([name], k=random.randint(0, 1)))
+                )
+            case 3:
+                fleet.set_name(random.choice(lent), random.choice(["", "default/a", "default/b"]))
+            case 4:
+                fleet.heartbeats = KnownAges({name: random.choice([0.0, 60.0])})
+
+    for _ in range(40):
+        change()
+        request = random.choice(requests)
+        forgetful = space.copied()
+        assert space.find(request) == forgetful.find(request)
+        assert space.solve(request) == forgetful.solve(request)
+        assert space.reservation(request) == forgetful.reservation(request)
 
 
 @given(seeds)

@@ -1,9 +1,13 @@
 """What holds of every plan, whatever the fleet, the queue and the limits are; more in tests/unit/nightly/queueing."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
+from typing import TypeVar
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import at
@@ -19,11 +23,59 @@ from tests.unit.queueing.drawn_queues import (
 )
 
 from muster.placement.eligibility import refusal
+from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import OverLimit
+from muster.queueing.preemption import Preemption, PreemptionCandidate, Victim
+from muster.queueing.queue import plan_steps
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed
 
 FEW = settings(max_examples=8)  # of what nightly tests try more often
+T = TypeVar("T")
+HOLDERS = ["lent-0", "lent-1", "lent-2", "victim-0", "victim-1", ""]
+
+
+@given(cases(), st.lists(st.sampled_from(HOLDERS), max_size=16), st.integers(1, 16))
+def test_what_a_plan_remembers_changes_no_answer(case: Case, holders: list[str], count: int) -> None:
+    """Each request comes twice, and after so many answers nodes become free."""
+    held = dict(zip(sorted(case.fleet.nodes), holders, strict=False))
+    waiting = [*case.waiting, *map(_another, case.waiting)]
+
+    def hold(held: Mapping[str, str]) -> None:
+        for node, holder in held.items():
+            case.fleet.occupy(("another", node), holder, frozenset({node} if holder else ()))
+
+    def answers() -> object:
+        hold(held)
+        lent = {uid: PreemptionCandidate(f"default/{uid}", at(0)) for uid in HOLDERS[:3]}
+        victims = {uid: Victim(f"default/{uid}", -2, 2, at(0), at(0)) for uid in HOLDERS[3:5]}
+        preemption = Preemption(lent, victims, at(9))
+        steps = plan_steps(case.fleet, waiting, case.limits, case.held, preemption=preemption)
+        answers = []
+        for answer in filter(None, steps):
+            answers.append(answer)
+            if len(answers) == count:
+                hold(dict.fromkeys(held, ""))
+        return answers, preemption.to
+
+    found = answers()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("solve", "find", "reservation"):
+            patch.setattr(Space, name, _without_memory(getattr(Space, name)))
+        assert answers() == found
+
+
+def _another(job: WaitingJob) -> WaitingJob:
+    """A younger job that asks for the same, and may preempt others."""
+    uid = f"{job.job_uid}-again"
+    request = replace(job.request, job_uid=uid)
+    created = job.created + timedelta(seconds=9)
+    return replace(job, job_uid=uid, name=f"{job.name}-again", created=created, request=request, preempts_by="urgent")
+
+
+def _without_memory(method: Callable[[Space, Request], T]) -> Callable[[Space, Request], T]:
+    return lambda space, request: method(space.copied(), request)
 
 
 @given(cases())
