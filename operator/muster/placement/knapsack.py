@@ -15,7 +15,7 @@ workers, or by spares alone; the latter counts less.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -135,7 +135,17 @@ class Knapsack:
         return encode(0, segments, min(rest, self.shape.spares))
 
     def table(self, domain: Domain, low: int, high: int) -> Table:
-        """The running sums of a domain for `low` to `high` segments.
+        """The running sums of a domain for `low` to `high` segments."""
+        steps = self.make_table(domain, low, high)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as made:
+                table: Table = made.value
+                return table
+
+    def make_table(self, domain: Domain, low: int, high: int) -> Generator[None, None, Table]:
+        """Add up the same in parts, one for each domain inside that is not innermost.
 
         Ranges that overlap share a table. Others do not: a small and a large request would pay for all between them.
         """
@@ -150,9 +160,10 @@ class Knapsack:
         else:
             overlapping = [table for table in tables if table.low <= high and table.high >= low]
             low, high = min([low, *(t.low for t in overlapping)]), max([high, *(t.high for t in overlapping)])
-            table = self._added_up(domain, low, high)
+            table = yield from self._added_up(domain, low, high)
             if len(self._tables) >= _MAX_DOMAINS:
                 self._tables.clear()
+        tables = self._tables.get(domain.signature, [])
         others = [other for other in tables if other.high < table.low or other.low > table.high]
         self._tables[domain.signature] = [*others[1 - _MAX_RANGES :], table]
         return table
@@ -166,7 +177,7 @@ class Knapsack:
                 kids.append((kid.kept, -room, -kid.free, kid.signature, natural(kid.path[-1]), kid.path[-1], kid))
         return [kid[-1] for kid in sorted(kids)]
 
-    def _added_up(self, domain: Domain, low: int, high: int) -> Table:
+    def _added_up(self, domain: Domain, low: int, high: int) -> Generator[None, None, Table]:
         size = self.shape.segment_size
         kids = self._ordered(domain)
         rooms = [kid.room(size, self.levels)[0] for kid in kids]
@@ -195,12 +206,13 @@ class Knapsack:
                 others = kept - rooms[index] + top(limit)
             else:
                 others = kept + (top(limit) - rooms[index] if index < limit else top(max(limit - 1, 0)))
-            offer = self._offer(kid, max(low - others, 0 if kid.kept else 1), high)
+            offer = yield from self._offer(kid, max(low - others, 0 if kid.kept else 1), high)
             new_before = min(index, new)
             least = [low - waiting - most[min(new_before, limit - c)] for c in range(limit + 1)]
             groups = self._with_domain(groups, offer, kid.kept, least, high)
             sums.append([point for group in groups for point in group])
             offers.append(offer)
+        yield
         return Table(domain, low, high, kids, offers[::-1], sums[::-1])
 
     def _unit(self, depth: int, workers: bool) -> int:
@@ -231,9 +243,11 @@ class Knapsack:
             groups.append(group)
         return groups
 
-    def _offer(self, kid: Domain, low: int, high: int) -> list[int]:
+    def _offer(self, kid: Domain, low: int, high: int) -> Generator[None, None, list[int]]:
         """The points that a domain offers to the one around it, its own cost included, for `low` to `high` segments."""
-        points = [self._leaf(kid)] if kid.depth == self.levels else self.table(kid, low, high).sums[0]
+        points = [self._leaf(kid)]
+        if kid.depth < self.levels:
+            points = (yield from self.make_table(kid, low, high)).sums[0]
         if kid.kept:
             return points
         unit = self._unit(kid.depth, workers=True) << LOW

@@ -29,6 +29,11 @@ def wanted_room(request: Request) -> Room:
     return Room(free // request.segment_size, free + request.spares)
 
 
+def can_hold(start: Domain, room: Room, knapsack: Knapsack) -> bool:
+    """Whether a domain has as many free nodes, and room for as many segments, as are to be found."""
+    return start.free >= room.nodes and start.room(knapsack.shape.segment_size, knapsack.levels)[0] >= room.segments
+
+
 def find_nodes(request: Request, candidates: CandidateNodes, knapsack: Knapsack) -> Found | None:
     """The nodes for a request; None if there are none that will do."""
     completed = _complete_broken_segments(request, candidates)
@@ -82,10 +87,7 @@ def _complete_broken_segments(
 
 def _best_starts(candidates: CandidateNodes, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
     """The domains that can hold the room at the least cost and leave least behind around them, each with that cost."""
-    size = knapsack.shape.segment_size
-    able = [
-        s for s in candidates.starts if s.free >= room.nodes and s.room(size, candidates.levels)[0] >= room.segments
-    ]
+    able = [start for start in candidates.starts if can_hold(start, room, knapsack)]
     costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]
     least = min((cost for cost, _ in costs), default=0)
     equal = [(_leftover_around(start, candidates.root, knapsack), start) for cost, start in costs if cost == least]

@@ -21,7 +21,7 @@ from muster.placement.knapsack import Knapsack
 from muster.placement.points import Shape
 from muster.placement.request import Request
 from muster.placement.reservation import nodes_to_reserve
-from muster.placement.search import find_nodes
+from muster.placement.search import can_hold, find_nodes, wanted_room
 from muster.placement.tree import Tree
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 from muster.world.queuedecision import NotPlaced, Placed, Refusal
@@ -113,9 +113,21 @@ class Space:
 
     def prepare(self, request: Request) -> Iterator[None]:
         """Make what an answer to this request needs, in parts of a few milliseconds."""
-        yield from Tree.prepare(self._fleet, request.needs)
-        if self._has_last(request):
-            yield from Tree.prepare(self._fleet, request.with_last().needs)
+        yield from prepare_trees(self._fleet, request)
+        if not request.kept and self._key(request) not in self._remembered().answers:
+            yield from self._prepare_tables(request)
+
+    def _prepare_tables(self, request: Request) -> Iterator[None]:
+        """Add up the tables of the domains that may hold the request: for a large gang that takes long."""
+        fleet, room = self._fleet, wanted_room(request)
+        if unknown_level(fleet, request.required) or indivisible(request):
+            return
+        knapsack, depth = self._knapsack(request), _depth(fleet, request.required)
+        if depth == knapsack.levels:
+            return
+        for start in self._less_given(self._tree(request.needs)).root.level(depth):
+            if can_hold(start, room, knapsack):
+                yield from knapsack.make_table(start, room.segments, room.segments)
 
     def solve(self, request: Request) -> Placed | NotPlaced:
         """Choose nodes for a request, deterministically.
@@ -156,12 +168,9 @@ class Space:
         asks = request.job_uid if self._fleet.nodes_of(request.job_uid) else ""
         return asks, request.needs.profile, tuple(request.needs.avoid.items()), _asked(request)
 
-    def _has_last(self, request: Request) -> bool:
-        return request.may_use_last_choices and self._fleet.has_last_choices
-
     def _solve(self, request: Request) -> Placed | Callable[[], NotPlaced]:
         answer = self._choose(request)
-        if not isinstance(answer, Placed) and self._has_last(request):
+        if not isinstance(answer, Placed) and _may_use_last(self._fleet, request):
             return self._choose(request.with_last())
         return answer
 
@@ -173,13 +182,13 @@ class Space:
             text = f"{unknown!r} is no longer a level of this fleet's FleetPolicy"
             return partial(NotPlaced, "UnknownTopologyLevel", text)
         tree, candidates = self._candidates(request)
-        if not indivisible(request):
-            shape = Shape(request.segment_size, request.spares)
-            levels = len(fleet.policy.topology.levels)
-            knapsack = fleet.derived((Knapsack, shape), lambda _: Knapsack(levels, shape))
-            if chosen := find_nodes(request, candidates, knapsack):
-                return Placed(chosen.nodes, chosen.spares)
+        if not indivisible(request) and (chosen := find_nodes(request, candidates, self._knapsack(request))):
+            return Placed(chosen.nodes, chosen.spares)
         return partial(not_placed, request, candidates, tree, fleet)
+
+    def _knapsack(self, request: Request) -> Knapsack:
+        shape, levels = Shape(request.segment_size, request.spares), len(self._fleet.policy.topology.levels)
+        return self._fleet.derived((Knapsack, shape), lambda _: Knapsack(levels, shape))
 
     def reservation(self, request: Request) -> tuple[str, ...]:
         """The free nodes to hold back for a request that has no place; see `muster.placement.reservation`."""
@@ -191,7 +200,7 @@ class Space:
     def _reservation(self, request: Request) -> tuple[str, ...]:
         if unknown_level(self._fleet, request.required) or indivisible(request):
             return ()
-        _, candidates = self._candidates(request.with_last() if self._has_last(request) else request)
+        _, candidates = self._candidates(request.with_last() if _may_use_last(self._fleet, request) else request)
         return nodes_to_reserve(request, candidates)
 
     def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
@@ -225,6 +234,17 @@ class Space:
 def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:
     """Choose nodes for one request alone, deterministically."""
     return Space(fleet).solve(request)
+
+
+def prepare_trees(fleet: Fleet, request: Request) -> Iterator[None]:
+    """Make the trees of free nodes that an answer to this request needs, or update them, in parts."""
+    yield from Tree.prepare(fleet, request.needs)
+    if _may_use_last(fleet, request):
+        yield from Tree.prepare(fleet, request.with_last().needs)
+
+
+def _may_use_last(fleet: Fleet, request: Request) -> bool:
+    return request.may_use_last_choices and fleet.has_last_choices
 
 
 def _depth(fleet: Fleet, level: str | None) -> int:

@@ -20,7 +20,7 @@ from muster.placement.fleet_index import PART, NodeEligibility
 from muster.placement.names import OTHERS, visible_name
 from muster.placement.natural import natural
 from muster.placement.request import Request
-from muster.placement.space import Space
+from muster.placement.space import prepare_trees
 from muster.placement.usable import usable_nodes
 from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
@@ -248,7 +248,7 @@ class _Walk:
 
     def _best_domain(self, job: WaitingJob) -> Generator[None, None, tuple[_Choice | None, _ByTime]]:
         """Return the domain that can hold a job first, with its nodes by the time at which they are free."""
-        yield from Space(self._fleet).prepare(job.request)
+        yield from prepare_trees(self._fleet, job.request)
         levels = len(self._fleet.policy.topology.levels)
         giving = self._preemption.uids_for(job) | self._leaving | {job.job_uid}
         lent = self._preemption.owing(job) - giving
