@@ -6,6 +6,7 @@ With `--streams N` the table of docs/placement.md instead: N streams of jobs bes
 import argparse
 import gc
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.tree import Tree
 from muster.placement.where import domain_counts
+from muster.queueing.preemption import Preemption, PreemptionCandidate
 from muster.queueing.queue import plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -193,19 +195,45 @@ def _next(asked: Iterator[Any], over: list[bool]) -> None:
 
 def steps(shape: Sequence[int], kind: str, count: int, runs: int) -> Row:
     """A plan for jobs of which each needs a look of its own: all of it, and the longest time without a pause."""
-    whole, longest = [], []
-    for _ in range(runs):
-        fleet = a_large_fleet(shape, Fill("random 60 %", share=0.6))
-        times = []
-        asked = plan_steps(fleet, queue_of(kind, count), {}, {})
-        over: list[bool] = []
-        while not over:
-            times.append(seconds(partial(_next, asked, over)))
-        whole.append((sum(clock for clock, _ in times), sum(core for _, core in times)))
-        longest.append((max(clock for clock, _ in times), max(core for _, core in times)))
-    nodes = shape[0] * shape[1] * shape[2] * shape[3]
-    row = {"nodes": nodes, "case": f"queue, own {kind}", "size": count, **figures(whole)}
-    return {**row, "longest_step": figures(longest)}
+    times = [
+        timed_steps(plan_steps(a_large_fleet(shape, Fill("random 60 %", share=0.6)), queue_of(kind, count), {}, {}))
+        for _ in range(runs)
+    ]
+    row = {"nodes": math.prod(shape), "case": f"queue, own {kind}", "size": count}
+    return {**row, **figures_of_steps(times)}
+
+
+def timed_steps(plan: Iterator[Any]) -> list[tuple[float, float]]:
+    """How long each step of a plan takes: by the clock, and of a core."""
+    times, over = list[tuple[float, float]](), list[bool]()
+    while not over:
+        times.append(seconds(partial(_next, plan, over)))
+    return times
+
+
+def figures_of_steps(runs: Sequence[Sequence[tuple[float, float]]]) -> dict[str, Any]:
+    """Milliseconds of several plans, and of the longest step of each."""
+    clocks, cores = [[[each[part] for each in times] for times in runs] for part in (0, 1)]
+    longest = figures([*zip(map(max, clocks), map(max, cores), strict=True)])
+    return {**figures([*zip(map(sum, clocks), map(sum, cores), strict=True)]), "longest_step": longest}
+
+
+def giving_way(runs: int) -> Row:
+    """1,000 waiting jobs for which 1,920 jobs of one node each would give way, but one more in each rack does not."""
+    fleet, rack = a_large_fleet(SMALL, FILLS[0]), SMALL[-1]
+    lent = {f"lent-{place}": name for place, name in enumerate(fleet.nodes) if place % rack}
+    for uid, name in lent.items():
+        fleet.occupy(uid, uid, frozenset({name}))
+    for name in [*fleet.nodes][::rack]:
+        fleet.occupy(name, "kept", frozenset({name}))
+    request = Request(rack, NEEDS, "", required="rack", viewer="default")
+    waiting = [
+        WaitingJob(name, f"default/{name}", "default", 0, QUEUED, replace(request, job_uid=name))
+        for name in [f"job-{number}" for number in range(1000)]
+    ]
+    jobs = {uid: PreemptionCandidate(f"default/{uid}", QUEUED) for uid in lent}
+    times = [timed_steps(plan_steps(fleet, waiting, {}, {}, preemption=Preemption(jobs))) for _ in range(runs)]
+    return {"nodes": len(fleet.nodes), "case": "plan, none gives way", "size": len(waiting), **figures_of_steps(times)}
 
 
 def measure(runs: int) -> list[Row]:
@@ -216,7 +244,7 @@ def measure(runs: int) -> list[Row]:
         for shape, count in ((SMALL, 400), (LARGE, 60))
         for kind in ("tolerations", "requests", "selectors")
     ]
-    return [*rows, plan(runs), *queues]
+    return [*rows, plan(runs), giving_way(min(runs, 3)), *queues]
 
 
 def streams(count: int) -> str:
