@@ -70,7 +70,9 @@ def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
     """Return for how long a job without nodes would hold them, as far as backfill trusts that; None: not known.
 
     Where no save is seen, what it has done is lost if it has to leave: only what its user says counts, doubled. A job
-    that was never assembled does not backfill: it would return before the jobs that it now stands behind.
+    that was never assembled does not backfill: it would return before the jobs that it now stands behind. Its status
+    may say that it trains until the queue has answered; the time that passes meanwhile changes nothing, or the queue
+    would be asked anew again and again.
 
     Args:
         world: the state of the job.
@@ -78,7 +80,7 @@ def expected_seconds(world: JobWorld, earlier: Sequence[float]) -> float | None:
     """
     spec = world.gang.spec if world.gang else None
     unsaved = resume.saves_unseen(world.job)
-    seconds = remaining_of(world.job, () if unsaved else earlier, world.now).seconds
+    seconds = remaining_of(world.job, () if unsaved else earlier, None).seconds
     if seconds is None or seconds <= 0 or (spec is not None and (spec.members or was_never_assembled(spec))):
         return None
     return seconds * 2 if unsaved else seconds

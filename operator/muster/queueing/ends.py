@@ -98,8 +98,14 @@ def end_of(job: TrainingJob, earlier: Sequence[float], now: datetime) -> JobEnd:
     return JobEnd(now if soon else None, remaining.basis, remaining.detail, overdue_since=time)
 
 
-def remaining_of(job: TrainingJob, earlier: Sequence[float], now: datetime) -> RemainingTime:
-    """Return for how long a job goes on to hold nodes, or would once it has them; see `end_of`."""
+def remaining_of(job: TrainingJob, earlier: Sequence[float], now: datetime | None) -> RemainingTime:
+    """Return for how long a job goes on to hold nodes, or would once it has them; see `end_of`.
+
+    Args:
+        job: the job as the API has it.
+        earlier: for how many seconds earlier jobs of its namespace held nodes, in ascending order (`history`).
+        now: by the API server's clock; None: it holds no nodes, though its status may still name some.
+    """
     held = held_seconds(job, now)
     steps = _by_steps(job, now)
     if steps is not None:
@@ -145,8 +151,13 @@ def history(jobs: Iterable[TrainingJob]) -> Mapping[str, Sequence[float]]:
             return result
 
 
-def held_seconds(job: TrainingJob, now: datetime) -> float:
-    """Return for how long the job has held nodes, of all attempts together; 0 where nothing is counted yet."""
+def held_seconds(job: TrainingJob, now: datetime | None) -> float:
+    """Return for how long the job has held nodes, of all attempts together; 0 where nothing is counted yet.
+
+    Args:
+        job: the job as the API has it.
+        now: by the API server's clock; None: it holds none any more.
+    """
     goodput = job.status.goodput
     if goodput is None:
         return 0.0
@@ -156,13 +167,15 @@ def held_seconds(job: TrainingJob, now: datetime) -> float:
     return float(counted) + (_seconds_since(goodput, now) if holds else 0.0)
 
 
-def _seconds_since(goodput: Goodput, now: datetime) -> float:
+def _seconds_since(goodput: Goodput, now: datetime | None) -> float:
     """Return the seconds since the moment up to which figures count, which is by the clock of the figures."""
+    if now is None:
+        return 0.0
     counted_until = goodput.counted_until - timedelta(seconds=goodput.clock_ahead_seconds)
     return max((now - counted_until).total_seconds(), 0.0)
 
 
-def _by_steps(job: TrainingJob, now: datetime) -> RemainingTime | None:
+def _by_steps(job: TrainingJob, now: datetime | None) -> RemainingTime | None:
     """Return what the steps that are left take; None where steps say nothing."""
     total, step, goodput = job.spec.progress.total_steps, job.status.step, job.status.goodput
     if total is None or step is None or goodput is None or not goodput.step_milliseconds:

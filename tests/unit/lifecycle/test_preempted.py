@@ -41,6 +41,15 @@ def test_it_gives_way_after_a_save_and_comes_back(training: Jobs, answers: OnReq
     assert answers is not OnRequest.ENDS_WELL or job.trainers[job.uid].made == 30, "no step is made twice"
 
 
+def test_one_whose_end_is_known_has_its_place_in_the_queue_at_once(training: Jobs) -> None:
+    """Its status says that it trains until the queue has answered."""
+    job = training(script=steps(30, every=10), queueing={"preemptible": True, "expectedDurationSeconds": 3600})
+    gives_way(job)
+    job.until(lambda: job.status.reason == "InsufficientNodes", 20.0)
+    job.until(lambda: job.has_ended("other"))
+    job.succeeds()
+
+
 def test_it_does_not_give_way_where_that_helps_no_one(training: Jobs) -> None:
     job = training(script=steps(60), **PREEMPTIBLE)
     job.submit("other", 4, steps(20))

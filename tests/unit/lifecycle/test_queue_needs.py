@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, at
+from tests.unit.queueing.ended import expects, steps, trains
 
 from muster.api.gang import Member
+from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.queue_needs import (
     QueueNeeds,
     ReturnedNodes,
@@ -70,6 +72,17 @@ HOUR = {"queueing": {"expectedDurationSeconds": 3600}}
 )
 def test_for_how_long_backfill_trusts_a_job(spec: dict[str, Any], seconds: float | None) -> None:
     assert expected_seconds(Scene(a_job(**spec)).fleet().world(), [60.0, 60.0, 60.0]) == seconds
+
+
+@pytest.mark.parametrize("job", [trains(spec=expects(5000)), trains(**steps(2000, 5000))], ids=["expected", "steps"])
+def test_what_backfill_trusts_stays_the_same_until_the_status_says_that_a_job_waits(job: TrainingJob) -> None:
+    """Else the queue's answer would be to another question by the time the job is looked at."""
+
+    def at_second(seconds: float) -> float | None:
+        scene = Scene(job, seconds=seconds).fleet().gang(go=False, members=[], reason="Preempted", time=at(40))
+        return expected_seconds(scene.world(), [])
+
+    assert at_second(50.0) == at_second(50.02)
 
 
 @pytest.mark.parametrize(("seconds", "leaves"), [(40.0, True), (159.0, True), (160.0, None)])
