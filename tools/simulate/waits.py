@@ -338,11 +338,11 @@ class Waits:
         first = min(waiting, key=lambda job: self._place(job, replaces=bool(_members(self._record(job)))))
         uid, record = first["metadata"]["uid"], self._record(first)
         useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ())
-        free = self._free() - useless
+        free = self.free_nodes() - useless
         needs = first["spec"]["nodes"] - len(_nodes(record))
         if len(free) < needs:
             self._usable.clear()
-            self._inspect_blocked(first, needs, self._free(besides=self._preemptible()) - useless)
+            self._inspect_blocked(first, needs, self.free_nodes(besides=self._preemptible()) - useless)
             return
         self._usable = {uid: self._usable.get(uid, self._around.agenda.now)}
         seconds = self._lasted(max(self._usable[uid], self._queued[uid]))
@@ -390,7 +390,7 @@ class Waits:
         spec = (self._record(job) or {"spec": {"reason": ""}})["spec"]
         return _is_preemptible(job) or PREEMPTED in (spec["reason"], (spec.get("evacuation") or {}).get("reason"))
 
-    def _free(self, besides: Collection[str] = ()) -> set[str]:
+    def free_nodes(self, besides: Collection[str] = ()) -> set[str]:
         """Nodes of which nothing says that they are taken, or not sound.
 
         Args:
@@ -409,14 +409,18 @@ class Waits:
             for pod in server.all("pods")
             if pod["status"].get("phase") not in _ENDED and pod["metadata"]["labels"].get(JOB_UID_LABEL) not in besides
         }
+        besides = {*besides, *self._ended_jobs()}  # the records of these name their nodes for ever
         for gang in server.all("gangs"):
-            if gang["spec"]["jobUid"] in besides:
-                continue
-            taken |= _nodes(gang) | {
-                unfenced_worker.get("node") for unfenced_worker in gang["spec"].get("unfenced_workers") or ()
-            }
+            unfenced_workers = gang["spec"].get("unfencedWorkers") or ()
+            taken |= {unfenced_worker.get("node") for unfenced_worker in unfenced_workers}
+            if gang["spec"]["jobUid"] not in besides:
+                taken |= _nodes(gang)
         sound = {name for name, machine in self._machines.items() if machine.in_touch and machine.is_ready}
         return sound - sick - taken
+
+    def _ended_jobs(self) -> set[str]:
+        jobs = self._around.server.all("trainingjobs")
+        return {job["metadata"]["uid"] for job in jobs if (job.get("status") or {}).get("completion")}
 
     def _is_charged(self, job: Object) -> bool:
         return job["metadata"]["namespace"] in self._charged

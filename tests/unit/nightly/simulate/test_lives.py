@@ -40,6 +40,8 @@ def test_where_nothing_goes_wrong_a_job_trains_in_one_attempt_to_its_end() -> No
     assert life.run_until(lambda: life.state_of("a") == "Succeeded", 600), life.describe()
     assert list(life.trainers[uid].attempts) == [1]
     assert max(save.step for save in life.directories[uid].whole().values()) == 30
+    life.run(30)
+    assert life.checks.waits.free_nodes() == life.machines.keys(), "its record names its nodes still"
     life.close()
 
 
