@@ -32,6 +32,8 @@ class JobPlan:
             until the end.
         priority_class: see `Day.classes`.
         preemptible_at: seconds after `comes_at` at which its user makes it preemptible; None: not later.
+        estimate: how long its user says that it takes, in multiples of what it trains if nothing goes wrong; 0: its
+            user does not say.
     """
 
     nodes: int
@@ -48,6 +50,7 @@ class JobPlan:
     priority_class: str = ""
     image: str = "trainer:1"
     preemptible_at: float | None = None
+    estimate: float = 0.0
 
     @property
     def is_often(self) -> bool:
@@ -62,8 +65,16 @@ class JobPlan:
 
     @property
     def gives_way(self) -> bool:
-        """Whether it is preemptible, or comes to be so."""
-        return self.preemptible_at is not None or "preemptible" in self.spec.get("queueing", {})
+        """Whether it is preemptible, comes to be so, or may pass others."""
+        is_preemptible = self.preemptible_at is not None or "preemptible" in self.spec.get("queueing", {})
+        return is_preemptible or self.estimate > 0
+
+    def spec_of(self, script: Script) -> Mapping[str, Any]:
+        """What its user writes, if it trains like this."""
+        if not self.estimate:
+            return self.spec
+        seconds = int(self.estimate * script.total_steps * script.step_seconds)
+        return {**self.spec, "queueing": {**self.spec.get("queueing", {}), "expectedDurationSeconds": seconds}}
 
     def script(self, trouble_seconds: float, *, sparse: bool, lasts: bool = False) -> Script:
         """How it trains, long enough to be there for all of the trouble.
@@ -236,6 +247,40 @@ _OUTRANKED = Day(
     },
 )
 
+
+def _estimated(name: str, estimate: float, nodes: int = 1, **changes: Any) -> JobPlan:
+    return JobPlan(nodes, {**_SURE, **_leaving(name)}, estimate=estimate, **changes)
+
+
+BACKFILLED = "Backfilled"
+# Large jobs wait for most of the nodes, and small ones pass them, of which some end as their users say.
+_BACKFILLED = Day(
+    {
+        "a": JobPlan(3, _SURE, work=0.9, estimate=1.2),
+        "lab/a": JobPlan(3, _SURE, work=0.5, estimate=1.2),
+        "b": JobPlan(5, _SURE, comes_at=20.0, work=0.3, estimate=1.2),
+        "lab/b": _estimated("lab/b", 0.2, comes_at=90.0, answers=OnRequest.ENDS_WELL, work=1.2),
+        "dev/a": _estimated("dev/a", 1.0, comes_at=95.0, work=0.1),
+        "lab/c": _estimated("lab/c", 0.3, comes_at=130.0, answers=OnRequest.WAITS, work=0.9),
+        "dev/plain": JobPlan(1, {"recovery": _OFTEN, **_PLAIN}, comes_at=130.0, work=0.3, estimate=0.3),
+        "c": _estimated("c", 10.0, comes_at=135.0, nodes=2, work=0.2),
+        "dev/b": JobPlan(1, {**_SPOT, **_leaving("dev/b")}, comes_at=140.0, work=0.2, estimate=1.0),
+        "d": JobPlan(6, _SURE, comes_at=150.0, work=0.2, estimate=1.2, priority_class="urgent"),
+        "lab/d": _estimated("lab/d", 0.2, comes_at=200.0, work=0.9, priority_class="batch"),
+        "e": JobPlan(1, _SURE, comes_at=210.0, work=0.4, has_sidecar=True),
+    },
+    classes=_CLASSES,
+    late={
+        "late/a": JobPlan(3, _SURE, work=0.3, estimate=1.2),
+        "late/b": JobPlan(3, _SURE, work=0.2, estimate=1.2),
+        "late/c": JobPlan(4, _SURE, comes_at=30.0, work=0.1, estimate=1.2),
+        "late/d": _estimated("late/d", 0.1, comes_at=100.0, work=1.2),
+        "late/e": _estimated("late/e", 0.2, comes_at=105.0, answers=OnRequest.ENDS_WELL, work=1.2),
+        "late/f": JobPlan(1, _SURE, comes_at=170.0, work=0.1),
+        "late/g": JobPlan(7, _SURE, comes_at=200.0, work=0.1, priority_class="urgent"),
+    },
+)
+
 DAYS: Mapping[str, Day] = {
     "Three": Day(_THREE),
     "Limited": Day(_THREE, limits={"team": 7}),
@@ -288,6 +333,7 @@ DAYS: Mapping[str, Day] = {
     **_CONTENDED,
     PREEMPTED: _PREEMPTED,
     OUTRANKED: _OUTRANKED,
+    BACKFILLED: _BACKFILLED,
 }
 CONTENDED_DAYS = tuple(_CONTENDED)
-QUIETER = tuple(name for name in DAYS if name not in {*_CONTENDED, PREEMPTED, OUTRANKED})
+QUIETER = tuple(name for name in DAYS if name not in {*_CONTENDED, PREEMPTED, OUTRANKED, BACKFILLED})

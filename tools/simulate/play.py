@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from simulate.fault import FOR_EVER, FOR_GOOD, Fault, MissedError, Undo
 from simulate.faults import KINDS, THEMES, begin, draw, draw_for_good
-from simulate.jobs import CONTENDED_DAYS, DAYS, LEAST_OFTEN, OUTRANKED, PREEMPTED, QUIETER, Day, JobPlan
+from simulate.jobs import BACKFILLED, CONTENDED_DAYS, DAYS, LEAST_OFTEN, OUTRANKED, PREEMPTED, QUIETER, Day, JobPlan
 from simulate.life import Life
 from simulate.surroundings import key_of
 from simulate.violation import ViolationError
@@ -25,6 +25,7 @@ CONTENDED_SHARE = 1 / 3
 CONTENDED_SHARE_WHERE_SPARSE = 1 / 6
 PREEMPTED_SHARE = 1 / 3  # of the contended lives
 OUTRANKED_SHARE = 1 / 6
+BACKFILLED_SHARE = 1 / 4
 LARGE, LARGE_WHERE_SPARSE = 1 / 2, 3 / 4  # share of the lives that are a part of a large fleet
 SLOW_STARTS = 0.25
 # How many times sooner than usual what goes wrong in a dense life is over, and the seconds from one such thing to the
@@ -92,6 +93,8 @@ def story(seed: int) -> Story:
         day = PREEMPTED
     if is_contended and random.Random(f"outranked {seed}").random() < OUTRANKED_SHARE:
         day = OUTRANKED
+    if is_contended and random.Random(f"backfilled {seed}").random() < BACKFILLED_SHARE:
+        day = BACKFILLED
     large = chance.random() < (LARGE_WHERE_SPARSE if sparse else LARGE)
     # Where everything breaks at once nothing ever gets far: most lives have a few kinds of trouble, and time between.
     if chance.random() < 0.5:
@@ -209,15 +212,16 @@ def _open(life: Life, told: Story, day: Day, trouble_seconds: float) -> None:
 def _submit(life: Life, told: Story, jobs: Mapping[str, JobPlan], trouble_seconds: float) -> None:
     """Users submit jobs: now, or in a moment."""
     for name, plan in jobs.items():
+        script = plan.script(trouble_seconds, sparse=told.sparse, lasts=told.lasts)
         submit = functools.partial(
             life.submit,
             name,
             plan.nodes,
-            plan.script(trouble_seconds, sparse=told.sparse, lasts=told.lasts),
+            script,
             has_sidecar=plan.has_sidecar,
             image=plan.image,
             priority_class=plan.priority_class,
-            **plan.spec,
+            **plan.spec_of(script),
         )
         if plan.comes_at:
             life.agenda.after(plan.comes_at, submit)

@@ -7,9 +7,11 @@ afterwards.
 
 import functools
 from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from muster.api.fleetpolicy import Queueing
+from muster.api.gang import MAX_SHORT_ESTIMATES
 from muster.api.trainingjob import Checkpoint
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.record.attempts import ASSEMBLY_TIMED_OUT, PREEMPTED
@@ -77,11 +79,12 @@ class Waits:
         self._charged: set[str] = set()  # namespaces that lost their place (`muster.queueing.charges`): not judged
         self._usable: dict[str, float] = {}  # uid of the first in the queue -> since when there are nodes for it
         self._deleted: dict[str, float] = {}  # nodes that are being deleted -> since when
-        self._awaiting: dict[str, float] = {}  # uid -> since when preemptible jobs are said to give way to it
+        self._awaiting: dict[str, float] = {}  # uid -> since when others are said to give way to it
         self._blocked: dict[
             str, float
-        ] = {}  # uid -> since when preemptible jobs have its nodes, and none is told to leave
+        ] = {}  # uid -> since when those have its nodes that owe them, and none is told to leave
         self._unserved: set[str] = set()  # preemptible jobs that gave way, and since then no other has got nodes
+        self._left: dict[str, set[str]] = {}  # uid -> nodes that it has left for others, while none has taken any
 
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
         """Judge from now on."""
@@ -164,6 +167,9 @@ class Waits:
         # A gang that waits for nodes in place of lost ones comes before all others, with none left as well.
         if self._is_on and not _members(before) and _nodes(after):
             self._in_order(after)
+            self._takes_over(after)
+            if spec.get("backfilled"):
+                self._inspect_passing(after)
 
     def _gives_way(self, before: Object | None, after: Object) -> None:
         """A preemptible job gives way again only after another has got nodes since it did."""
@@ -174,9 +180,52 @@ class Waits:
             is_vain = uid in self._unserved and self._is_quiet
             self._hold("no job gives way twice for nothing", not is_vain, f"{_name(job)}: {after['spec']['attempt']}")
             self._unserved.add(uid)
-            is_lent = _is_preemptible(job) or before is None or before["spec"].get("backfilled")
-            if self._is_on and not is_lent:
+            self._left[uid] = _nodes(before)
+            if not self._is_on or _is_preemptible(job) or before is None:
+                return
+            if before["spec"].get("backfilled"):
+                self._inspect_passed(job, before, after)
+            else:
                 self._inspect_outranked(job, after)
+
+    def _takes_over(self, gang: Object) -> None:
+        """A gang gets nodes that others have left for it: it comes before them. So none leaves for the other in turn.
+
+        What a job leaves may also go to one that passes others, or to a preemptible one.
+        """
+        uid, job, nodes = gang["spec"]["jobUid"], self._job(gang["spec"]["jobUid"]), _nodes(gang)
+        self._left.pop(uid, None)
+        if job is None or _is_preemptible(job) or gang["spec"].get("backfilled"):
+            return
+        for giver in [giver for giver, left in self._left.items() if left & nodes]:
+            del self._left[giver]
+            other = self._job(giver)
+            if other is None or not self._is_quiet or self._is_charged(job) or self._is_charged(other):
+                continue
+            is_before = self._place(job, replaces=False) < self._place(other, replaces=False)
+            self._hold("who gives way stands behind", is_before, f"{_name(other)} has left for {_name(job)}")
+
+    def _inspect_passing(self, gang: Object) -> None:
+        """A gang passes others: it has said when it ends, and its namespace may still be trusted."""
+        namespace = gang["metadata"]["namespace"]
+        gangs = (other for other in self._records.values() if other["metadata"]["namespace"] == namespace)
+        short = sum(len(other["spec"].get("shortEstimates") or ()) for other in gangs)
+        is_trusted = bool(gang["spec"].get("backfillUntil")) and short < MAX_SHORT_ESTIMATES
+        name = gang["metadata"]["name"]
+        self._hold("who passes is trusted to end in time", is_trusted, f"{name}: {short} estimates were short")
+
+    def _inspect_passed(self, job: Object, before: Object, after: Object) -> None:
+        """A job that has passed others gives its nodes back: one of them, which lacks nodes, is why."""
+        lacking = [other for other in self._around.server.all("trainingjobs") if self._lacks_nodes(other)]
+        place = self._place(job, replaces=False)
+        first = [other for other in lacking if self._place(other, replaces=bool(_members(self._record(other)))) < place]
+        is_judged = self._clear_since <= self._around.agenda.now and not any(map(self._is_charged, [job, *lacking]))
+        self._hold("who passes gives way to those before only", bool(first) or not is_judged, _name(job))
+        was, now = (len(gang["spec"].get("shortEstimates") or ()) for gang in (before, after))
+        if now > was:
+            spec = before["spec"]
+            asked, until = map(datetime.fromisoformat, (spec["evacuation"]["since"], spec["backfillUntil"]))
+            self._hold("an estimate is short only once it is over", asked > until, f"{_name(job)}: {asked}")
 
     def _inspect_outranked(self, job: Object, record: Object) -> None:
         """A job has left nodes of its own: one of a higher priority that lacks nodes is why, and not too often.
@@ -213,7 +262,7 @@ class Waits:
             record = self._record(other) if other is not None else None
             if other is None or self._is_charged(job) or self._is_charged(other) or _is_preemptible(other):
                 continue
-            if _is_preemptible(job) and now - self._awaiting.get(uid, now) < TOLD_SECONDS:
+            if (_is_preemptible(job) or spec.get("backfilled")) and now - self._awaiting.get(uid, now) < TOLD_SECONDS:
                 continue  # it may have what is kept for those that cannot start
             if _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
                 continue
@@ -342,7 +391,7 @@ class Waits:
         needs = first["spec"]["nodes"] - len(_nodes(record))
         if len(free) < needs:
             self._usable.clear()
-            self._inspect_blocked(first, needs, self.free_nodes(besides=self._preemptible()) - useless)
+            self._inspect_blocked(first, needs, self.free_nodes(besides=self._owing(first)) - useless)
             return
         self._usable = {uid: self._usable.get(uid, self._around.agenda.now)}
         seconds = self._lasted(max(self._usable[uid], self._queued[uid]))
@@ -354,7 +403,7 @@ class Waits:
         )
 
     def _inspect_blocked(self, first: Object, needs: int, nodes: Collection[str]) -> None:
-        """The first who waits would have these nodes if preemptible jobs gave way."""
+        """The first who waits would have these nodes if those gave way that owe it theirs."""
         uid = first["metadata"]["uid"]
         if _is_preemptible(first) or len(nodes) < needs or uid in self._awaiting:
             self._blocked.clear()
@@ -362,25 +411,32 @@ class Waits:
         self._blocked = {uid: self._blocked.get(uid, self._around.agenda.now)}
         seconds = self._lasted(max(self._blocked[uid], self._queued[uid]))
         self._hold(
-            "no job waits behind preemptible ones",
+            "no job waits behind those that owe it nodes",
             seconds < USED_SECONDS,
             f"{_name(first)} needs {needs}, would have {sorted(nodes)} for {seconds:.0f} s, and none gives way: "
             f"{first.get('status', {}).get('waiting')}",
         )
 
-    def _preemptible(self) -> set[str]:
-        """The uids of preemptible jobs."""
-        return {job["metadata"]["uid"] for job in self._around.server.all("trainingjobs") if _is_preemptible(job)}
+    def _owing(self, first: Object) -> set[str]:
+        """The uids of jobs that owe their nodes to one that waits."""
+        jobs = self._around.server.all("trainingjobs")
+        return {job["metadata"]["uid"] for job in jobs if _is_preemptible(job) or self._has_passed(job, first)}
+
+    def _has_passed(self, job: Object, first: Object) -> bool:
+        """Whether a job holds nodes that were reserved for one that comes before it."""
+        spec = (self._record(job) or {"spec": {}})["spec"]
+        place = self._place(first, replaces=bool(_members(self._record(first))))
+        return bool(spec.get("backfilled")) and place < self._place(job, replaces=False)
 
     def _inspect_awaiting(self, job: Object) -> None:
-        """Preemptible jobs give way to it: in the quiet it starts within one leave."""
+        """Other jobs give way to it: in the quiet it starts within one leave."""
         if not self._is_quiet:
             return
         leaving = filter(self._may_give_way, self._around.server.all("trainingjobs"))
         bound = max(map(_save_timeout, leaving), default=0) + PODS_END_SECONDS + USED_SECONDS
         seconds = self._lasted(max(self._awaiting[job["metadata"]["uid"]], self._quiet_since))
         self._hold(
-            "who waits for preemptible jobs starts within one leave",
+            "who waits for others to give way starts within one leave",
             seconds < bound,
             f"{_name(job)} has waited for {seconds:.0f} s",
         )

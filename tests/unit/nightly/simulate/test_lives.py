@@ -18,12 +18,13 @@ from tests.unit.nightly.simulate.defects import DEFECTS
 from tests.unit.simulate.test_stories import HERE, KEPT
 
 from muster.node.launcher.supervisor import Supervisor
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced
 from simulate import stories
 from simulate.apiserver import Object, Where, owned
 from simulate.fault import FOR_EVER, Fault
 from simulate.faults import KINDS
-from simulate.jobs import CONTENDED_DAYS, OUTRANKED, PREEMPTED
+from simulate.jobs import BACKFILLED, CONTENDED_DAYS, OUTRANKED, PREEMPTED
 from simulate.life import Life
 from simulate.machines import _pinned_to
 from simulate.play import Story, play, story
@@ -174,7 +175,7 @@ def test_what_is_mended_one_after_the_other_is_mended() -> None:
 
 def test_some_lives_are_contended_and_some_a_part_of_a_large_fleet() -> None:
     told = [story(seed) for seed in range(200)]
-    contended = Counter((one.sparse, one.day in (*CONTENDED_DAYS, PREEMPTED, OUTRANKED)) for one in told)
+    contended = Counter((one.sparse, one.day in (*CONTENDED_DAYS, PREEMPTED, OUTRANKED, BACKFILLED)) for one in told)
     large = Counter((one.sparse, one.large) for one in told)
     assert 0.2 < contended[False, True] / sum(not one.sparse for one in told) < 0.47
     assert 0.08 < contended[True, True] / sum(one.sparse for one in told) < 0.3
@@ -310,10 +311,10 @@ def test_preemptible_jobs_give_way_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     told = Story(1, [Fault(at, "WatchesEnd") for at in (5.0, 400.0)], day=PREEMPTED)
     outcome = play(told)
     assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
-    assert outcome.checks["who waits for preemptible jobs starts within one leave"]
+    assert outcome.checks["who waits for others to give way starts within one leave"]
     assert outcome.checks["no job gives way twice for nothing"] >= 3
     monkeypatch.setattr("muster.queueing.queue._Planner._preempting", _none_gives_way)
-    assert "no job waits behind preemptible ones" in play(told).violation
+    assert "no job waits behind those that owe it nodes" in play(told).violation
 
 
 def test_priority_preempts_in_time() -> None:
@@ -321,7 +322,40 @@ def test_priority_preempts_in_time() -> None:
     outcome = play(told)
     assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
     assert outcome.checks["priority preempts from above only"] >= 2
-    assert outcome.checks["who waits for preemptible jobs starts within one leave"]
+    assert outcome.checks["who waits for others to give way starts within one leave"]
+
+
+PASSING = Story(1, [Fault(at, "WatchesEnd") for at in (5.0, 800.0)], day=BACKFILLED)
+
+
+def test_jobs_that_pass_give_way_in_time() -> None:
+    """There are some, of which two at least do not end as their users said."""
+    outcome = play(PASSING)
+    assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
+    assert outcome.checks["who passes is trusted to end in time"] >= 5
+    assert outcome.checks["who passes gives way to those before only"] >= 3
+    assert outcome.checks["an estimate is short only once it is over"] >= 2
+    assert outcome.checks["who gives way stands behind"]
+    assert outcome.checks["who waits for others to give way starts within one leave"]
+
+
+def _gives_way_to_all(_plan: object, _uid: str, _holder: object, job: WaitingJob) -> bool:
+    return not job.preemptible
+
+
+@pytest.mark.parametrize(
+    ("function", "defect", "rule"),
+    [
+        ("queue._Planner._preempting", _none_gives_way, "no job waits behind those that owe it nodes"),
+        ("preemption.Preemption._may_give_way", _gives_way_to_all, "who passes gives way to those before only"),
+    ],
+    ids=["never asked", "asked for younger jobs"],
+)
+def test_jobs_that_pass_and_do_not_give_way_as_they_should_are_found(
+    monkeypatch: pytest.MonkeyPatch, function: str, defect: object, rule: str
+) -> None:
+    monkeypatch.setattr(f"muster.queueing.{function}", defect)
+    assert rule in play(PASSING).violation
 
 
 LIVES = 5
