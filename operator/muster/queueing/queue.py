@@ -427,6 +427,8 @@ class _Planner:
             return None
         viewer = job.request.viewer
         reserved_for = Counter(filter(None, map(self._reserved.get, free)))
+        if not reserved_for:  # they have become free meanwhile: the next plan finds them
+            return None
         waiting_for = visible_counts(reserved_for, lambda name: visible_name(name, viewer))
         alone = len(waiting_for) == 1 and not OTHERS & waiting_for.keys()
         inside = f" in one {job.request.required}" if job.request.required else ""

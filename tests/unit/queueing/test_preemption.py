@@ -11,6 +11,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import told, wants
 from tests.unit.queueing.outranked_fleets import no_two_jobs_take_turns
 
+from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
@@ -18,7 +19,7 @@ from muster.queueing.preemption import MAX_PREEMPTORS, Preemption, PreemptionCan
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import ExpectedStart, WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import Backfill, NotPlaced, Placed, Preemptor
+from muster.world.queuedecision import Backfill, NotPlaced, Placed, Preemptor, Refusal, RefusalKind
 
 
 def fleet_of(text: str) -> Fleet:
@@ -185,6 +186,20 @@ def test_the_fleet_may_change_in_every_pause(pauses: int, becomes: str) -> None:
             answer = step[1].answer
     reasons = ("WaitingForPreemption", "InsufficientNodes")
     assert answer.reason in reasons if isinstance(answer, NotPlaced) else not becomes
+
+
+@pytest.mark.parametrize("pauses", range(12))
+def test_a_reserved_node_may_become_free_in_every_pause(pauses: int) -> None:
+    """It is reserved for the first job as a node that another gives back. The second cannot use the other free one."""
+    fleet, avoided = fleet_of("b1/r1:.axx"), Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")
+    jobs = [wants("big", 4), wants("small", 1, seconds=1, needs=Requirements(8, {}, {"r1-0": avoided}))]
+    for number, step in enumerate(plan_steps(fleet, jobs, {}, {}, preemption=running("a"))):
+        if number == pauses:
+            fleet.occupy(("r1-1", "a"), "", frozenset())
+        if step is not None:
+            answer = step[1].answer
+            assert isinstance(answer, NotPlaced)
+            assert answer.reason in ("InsufficientNodes", "BehindInQueue")
 
 
 def test_lent_nodes_count_as_free_for_the_choice_of_what_is_reserved() -> None:
