@@ -7,7 +7,7 @@ afterwards.
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from muster.api.fleetpolicy import Queueing
@@ -176,6 +176,8 @@ class Waits:
         uid, job = after["spec"]["jobUid"], self._job(after["spec"]["jobUid"])
         if job is not None and not _is_preemptible(job) and _nodes(after) - _nodes(before):
             self._unserved.clear()
+        if job is not None and self._is_on and after["spec"].get("backfilled"):
+            self._inspect_asked(job, before, after)
         if job is not None and _members(before) and not _members(after) and after["spec"]["reason"] == PREEMPTED:
             is_vain = uid in self._unserved and self._is_quiet
             self._hold("no job gives way twice for nothing", not is_vain, f"{_name(job)}: {after['spec']['attempt']}")
@@ -213,6 +215,17 @@ class Waits:
         is_trusted = bool(gang["spec"].get("backfillUntil")) and short < MAX_SHORT_ESTIMATES
         name = gang["metadata"]["name"]
         self._hold("who passes is trusted to end in time", is_trusted, f"{name}: {short} estimates were short")
+
+    def _inspect_asked(self, job: Object, before: Object | None, after: Object) -> None:
+        """A job that has passed others is asked to leave: its time is over, or a gang lacks a node."""
+        leave = after["spec"].get("evacuation") or {"reason": ""}
+        if leave["reason"] != PREEMPTED or before is None or before["spec"].get("evacuation"):
+            return
+        is_over = _lent_until(after["spec"]) <= datetime.fromisoformat(leave["since"])
+        others = filter(self._lacks_nodes, self._around.server.all("trainingjobs"))
+        replaces = any(_members(self._record(other)) for other in others)
+        is_judged = self._clear_since <= self._around.agenda.now and not self._around.clock_has_stepped
+        self._hold("who passes keeps what is lent to it", is_over or replaces or not is_judged, _name(job))
 
     def _inspect_passed(self, job: Object, before: Object, after: Object) -> None:
         """A job that has passed others gives its nodes back: one of them, which lacks nodes, is why."""
@@ -423,10 +436,11 @@ class Waits:
         return {job["metadata"]["uid"] for job in jobs if _is_preemptible(job) or self._has_passed(job, first)}
 
     def _has_passed(self, job: Object, first: Object) -> bool:
-        """Whether a job holds nodes that were reserved for one that comes before it."""
-        spec = (self._record(job) or {"spec": {}})["spec"]
-        place = self._place(first, replaces=bool(_members(self._record(first))))
-        return bool(spec.get("backfilled")) and place < self._place(job, replaces=False)
+        """Whether a job holds nodes that were reserved for one that comes before it, and lent until now."""
+        spec, replaces = (self._record(job) or {"spec": {}})["spec"], bool(_members(self._record(first)))
+        is_over = replaces or _lent_until(spec) <= self._around.server.clock()
+        place = self._place(first, replaces=replaces)
+        return bool(spec.get("backfilled")) and is_over and place < self._place(job, replaces=False)
 
     def _inspect_awaiting(self, job: Object) -> None:
         """Other jobs give way to it: in the quiet it starts within one leave."""
@@ -524,3 +538,8 @@ def _nodes(gang: Object | None) -> set[str]:
 def _is_complete(gang: Object | None) -> bool:
     """Whether it has all nodes that it needs."""
     return bool(_members(gang)) and all(member.get("node") for member in _members(gang))
+
+
+def _lent_until(spec: Object) -> datetime:
+    """Until when a job that has passed others keeps its nodes, by its record; for no time if it does not say."""
+    return datetime.fromisoformat(spec["lentUntil"]) if spec.get("lentUntil") else datetime.min.replace(tzinfo=UTC)

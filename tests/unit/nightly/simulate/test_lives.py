@@ -343,13 +343,18 @@ def _gives_way_to_all(_plan: object, _uid: str, _holder: object, job: WaitingJob
     return not job.preemptible
 
 
+def _keeps_nothing(_plan: object, _holder: object, _job: WaitingJob) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("function", "defect", "rule"),
     [
         ("queue._Planner._preempting", _none_gives_way, "no job waits behind those that owe it nodes"),
-        ("preemption.Preemption._may_give_way", _gives_way_to_all, "who passes gives way to those before only"),
+        ("preemption.Preemption._owes", _gives_way_to_all, "who passes gives way to those before only"),
+        ("preemption.Preemption._keeps", _keeps_nothing, "who passes keeps what is lent to it"),
     ],
-    ids=["never asked", "asked for younger jobs"],
+    ids=["never asked", "asked for younger jobs", "asked too soon"],
 )
 def test_jobs_that_pass_and_do_not_give_way_as_they_should_are_found(
     monkeypatch: pytest.MonkeyPatch, function: str, defect: object, rule: str
