@@ -2,8 +2,8 @@
 
 Three things may say it: the steps that are left and the time of a step, the time that its user expects, and how long
 the earlier jobs of its namespace trained. Users and their programs report all of that. So it is bounded, it is never in
-the past, and who passes others by it gives way to them whatever it said. Where nothing says it, or what was said has
-passed, there is no end.
+the past, and a job that passes others by it keeps their nodes for a bounded time. Where nothing says it, or what was
+said has passed, there is no end.
 """
 
 from bisect import bisect_right
