@@ -11,7 +11,7 @@ from pydantic import Field
 
 from muster.answers.explanation import ENDED, OUTPUT_VERSION, JobEvent, explain, newest_events
 from muster.answers.health import HealthRow
-from muster.answers.queue import gives_way_text, start_text
+from muster.answers.queue import loan_text, start_text
 from muster.answers.reported import has_untimed_steps
 from muster.answers.text_parts import count, duration, folded
 from muster.answers.training import OpenIncident, open_incident, step_rate, still_since
@@ -270,8 +270,8 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
             f"it waits for proof that the ranks of {count(len(record.unfenced_workers), 'earlier pod')} have ended "
             f"({_named(nodes)}); none start before"
         )
-    if record.members and (gives_way := gives_way_text(job, now)):
-        yield gives_way
+    if record.members and (loan := loan_text(job, now)):
+        yield loan
     if record.evacuation is not None:
         left = _named(record.evacuation.nodes) if record.evacuation.nodes else "all its nodes"
         until = duration(max((record.evacuation.deadline - now).total_seconds(), 0))

@@ -218,7 +218,7 @@ def _why_none(job: TrainingJob) -> str:
 
 def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datetime) -> HolderRow:
     end = end_of(job, earlier.get(job.metadata.namespace, ()), now)
-    gives_way = gives_way_text(job, now)
+    loan = loan_text(job, now)
     basis = f"{BASIS_TEXT[end.basis]}: " if end.basis is not None else ""
     late = f"should have ended {duration((now - end.overdue_since).total_seconds())} ago " if end.overdue_since else ""
     return HolderRow(
@@ -226,15 +226,15 @@ def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datet
         namespace=job.metadata.namespace,
         state=job.status.state,
         nodes=sum(map(bool, job.status.nodes)),
-        gives_way=bool(gives_way),
+        gives_way=bool(loan),
         ends=end.time,
         overdue_since=end.overdue_since,
-        why=f"{gives_way and f'{gives_way}; '}{late}{basis}{end.detail}",
+        why=f"{loan and f'{loan}; '}{late}{basis}{end.detail}",
     )
 
 
-def gives_way_text(job: TrainingJob, now: datetime) -> str:
-    """Say to which jobs a job that holds nodes gives them; "" where it gives them to none."""
+def loan_text(job: TrainingJob, now: datetime) -> str:
+    """Say to which jobs a job gives the nodes that are lent to it; "" where none are."""
     if job.spec.queueing.preemptible:
         return "it is preemptible, and gives way to jobs that are not"
     if not job.status.backfilled:
@@ -254,7 +254,7 @@ def head_text(it: QueueView) -> str:
         f"{count(len(it.holders), 'job')} {'holds' if len(it.holders) == 1 else 'hold'} {holds}",
     ]
     if lent:
-        parts.append(f"{lent} of these until other jobs need them")
+        parts.append(f"{lent} of these {'is' if lent == 1 else 'are'} lent")
     if reserved:
         parts.append(f"{count(reserved, 'free node')} {'is' if reserved == 1 else 'are'} reserved")
     return f"{where}: {', '.join(parts)}; times are UTC"

@@ -141,7 +141,7 @@ def test_who_gives_way_is_shown() -> None:
         "spot": "it is preemptible, and gives way to jobs that are not",
         "small": "it backfills, and gives way to jobs before it in the queue",
     }
-    assert "5 jobs hold 8, 4 of these until other jobs need them, 3 free nodes are reserved" in head_text(view)
+    assert "5 jobs hold 8, 4 of these are lent, 3 free nodes are reserved" in head_text(view)
 
 
 def test_an_estimate_of_an_earlier_wait_is_not_shown() -> None:
