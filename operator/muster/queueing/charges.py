@@ -37,6 +37,10 @@ class Charged:
             return Payer.NAMESPACE
         return Payer.JOB if job_uid in self.jobs else None
 
+    def stands_behind(self, namespace: str, job_uid: str) -> bool:
+        """Whether the job stands behind the others."""
+        return self.payer(namespace, job_uid) is not None
+
 
 def pause_seconds(count: int) -> float:
     """The seconds for which a job, or a namespace, stands behind the others after `count` such times in a row."""

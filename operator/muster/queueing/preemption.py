@@ -19,7 +19,7 @@ from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Preemptor, Preemptors
 
 Place = tuple[int, datetime, str]
-"""A place in the queue among jobs that are neither preemptible nor replacements; who comes first has the least."""
+"""A place in the queue by priority, age and name alone; the job that comes first has the least."""
 WAITING_FOR_PREEMPTION = "WaitingForPreemption"
 """The reason of a waiting job that starts once other jobs have given way to it."""
 MAX_SPARED = 8
@@ -174,11 +174,8 @@ class Preemption:
         if job.replacement and job.job_uid not in self.jobs:
             return True
         namespace = holder.name.partition("/")[0]
-        behind = self._is_charged(job.namespace, job.job_uid), self._is_charged(namespace, uid)
-        return (behind[0], place_of(job)) < (behind[1], holder.place)
-
-    def _is_charged(self, namespace: str, uid: str) -> bool:
-        return self.charged.payer(namespace, uid) is not None
+        own_rank = self.charged.stands_behind(job.namespace, job.job_uid), place_of(job)
+        return own_rank < (self.charged.stands_behind(namespace, uid), holder.place)
 
     def victims_of(self, job: WaitingJob, spared: Collection[str] = ()) -> list[str]:
         """The uids of those that a waiting job may preempt, none of the spared namespaces, in the order in which they

@@ -19,7 +19,6 @@ longest running time for each domain there is one more reserved node, and there 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import NamedTuple
 
 from muster.placement.names import (
@@ -41,8 +40,10 @@ from muster.queueing.preemption import (
     MAX_SPARED,
     MAX_WAYS,
     WAITING_FOR_PREEMPTION,
+    Place,
     Preemption,
     WaitingForPreemption,
+    place_of,
 )
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import ExpectedStart, WaitingJob
@@ -87,11 +88,10 @@ def order(waiting: Iterable[WaitingJob], charged: Charged = _NOBODY) -> list[Wai
         charged: which jobs stand behind the others (`muster.queueing.charges`).
     """
 
-    def place(job: WaitingJob) -> tuple[bool, bool, bool, int, datetime, str]:
-        stands_behind = charged.payer(job.namespace, job.job_uid) is not None
-        return job.preemptible, not job.replacement, stands_behind, -job.priority, job.created, job.name
+    def rank(job: WaitingJob) -> tuple[bool, bool, bool, Place]:
+        return job.preemptible, not job.replacement, charged.stands_behind(job.namespace, job.job_uid), place_of(job)
 
-    return sorted(waiting, key=place)
+    return sorted(waiting, key=rank)
 
 
 def plan(
