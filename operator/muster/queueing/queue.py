@@ -137,28 +137,25 @@ def plan_steps(
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
-        `Placed`
-        do not overlap, so that all of them may take their nodes.
+        `Placed` do not overlap, so that all of them may take their nodes.
     """
     queue = order(waiting, charged)
     accounts = Limits(limits, held), Quotas(fleet, quotas)
     reserved = {} if reserved is None else reserved
     preemption = preemption or Preemption()
     preemption.charged = charged
-    desk = _Planner(fleet, *accounts, reserved, closed or {}, preemption, starts or {})
+    planner = _Planner(fleet, *accounts, reserved, closed or {}, preemption, starts or {})
     for position, job in enumerate(queue, start=1):
-        desk.kept = 0
         payer = charged.payer(job.namespace, job.job_uid)
         # Those that it would preempt come before it now.
-        answer = yield from _guarded(desk, job if payer is None else replace(job, preempts_by=""))
-        if isinstance(answer, OverLimit | OverQuota) and answer.ever:
-            desk.without_room.add(job.namespace)
-        yield job.job_uid, QueueDecision(position, len(queue), answer, None if job.replacement else payer, desk.kept)
+        answer = yield from _guarded(planner, job if payer is None else replace(job, preempts_by=""))
+        payer = None if job.replacement else payer
+        yield job.job_uid, QueueDecision(position, len(queue), answer, payer, planner.reserved_for_last)
 
 
-def _guarded(desk: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
+def _guarded(planner: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
     try:
-        return (yield from desk.answer(job))
+        return (yield from planner.answer(job))
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
         text = f"a defect of Muster kept it from placing this job ({type(error).__name__}: {error})"
         return Failed(INTERNAL_ERROR, f"{text}. Muster tries again. Report it with the operator's log.", error=error)
@@ -175,9 +172,7 @@ class _Planner:
     """Answers one job after the other, and remembers what those before it have left.
 
     Attributes:
-        kept: how many free nodes are reserved for the job that was answered last.
-        without_room: namespaces with a job that its limit or a quota keeps waiting. What a job there leaves may go to
-            that one.
+        reserved_for_last: how many free nodes are reserved for the job that was answered last.
     """
 
     def __init__(
@@ -201,34 +196,43 @@ class _Planner:
         self._quotas = quotas
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
-        self.kept = 0
-        self.without_room: set[str] = set()
+        self.reserved_for_last = 0
+        # Namespaces with a job that its limit or a quota keeps waiting: what a job there leaves may go to that one.
+        self._without_room: set[str] = set()
         self._reserved = reserved  # node -> for which job
 
     def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
-        """The answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
+        """Return the answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
+        self.reserved_for_last = 0
+        answer = yield from self._answer(job)
+        if isinstance(answer, OverLimit | OverQuota) and answer.ever:
+            self._without_room.add(job.namespace)
+        return answer
+
+    def _answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
         if job.namespace in self._closed and not job.replacement:
             return self._closed[job.namespace]
         yield from self._space.prepare(job.request)
         answer = (self._unreserved if job.preemptible else self._space).solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
-        over = self._limits.refusal(job, answer)
-        if over is not None:
-            if over.ever:
+        over_limit = self._limits.refusal(job, answer)
+        if over_limit is not None:
+            if over_limit.ever:
                 self._limits.reserve(job)
-            return over
+            return over_limit
+        chosen = (*answer.nodes, *answer.spares) if isinstance(answer, Placed) else ()
+        over_quota = self._quotas.refusal(job, answer, chosen)
+        if over_quota is not None:
+            return over_quota
         if isinstance(answer, Placed):
-            chosen = (*answer.nodes, *answer.spares)
-            without_room = self._quotas.refusal(job, answer, chosen)
-            if without_room is None:
-                self._promise(job, chosen)
-            return without_room or answer
-        without_room = self._quotas.refusal(job, answer)
-        if without_room is not None:
-            return without_room
-        if job.preemptible:
+            self._promise(job, chosen)
             return answer
+        return answer if job.preemptible else (yield from self._answer_without_place(job, answer))
+
+    def _answer_without_place(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, Placed | NotPlaced]:
+        """Return the answer of a job for which too few nodes are free: others give way to it, or it passes others, or
+        it has nodes reserved."""
         yield
         answer = yield from self._preempting(job, answer)
         if isinstance(answer, WaitingForPreemption | OverQuota):
@@ -278,9 +282,9 @@ class _Planner:
         Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
         """
         kept = self._space.reservation(replace(job.request, given_back=self._preemption.owing(job)))
-        without_room = self._quotas.refusal(job, answer, kept)
-        if without_room is not None:
-            return without_room
+        over_quota = self._quotas.refusal(job, answer, kept)
+        if over_quota is not None:
+            return over_quota
         self._limits.reserve(job)
         self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
@@ -291,7 +295,7 @@ class _Planner:
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
         free = [name for name in kept if not self._preemption.holds(self._fleet.holders(name))]
         self._reserved.update(dict.fromkeys(free, job.name))
-        self.kept = len(free)
+        self.reserved_for_last = len(free)
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
@@ -304,9 +308,9 @@ class _Planner:
         chosen, giving = way
         if not giving:  # nodes have become free meanwhile: the next plan finds them
             return answer
-        without_room = self._quotas.refusal(job, answer, chosen)
-        if without_room is not None:
-            return without_room
+        over_quota = self._quotas.refusal(job, answer, chosen)
+        if over_quota is not None:
+            return over_quota
         self._promise(job, chosen)
         self._note_reserved(job, chosen)
         holders = {uid: preemption.holder(uid) for uid in giving}
@@ -331,7 +335,7 @@ class _Planner:
         if self._preemptors >= MAX_PREEMPTORS or len(self._blocked) > MAX_PREEMPTORS:
             return []
         self._preemptors += 1
-        return self._preemption.victims_of(job, self.without_room)
+        return self._preemption.victims_of(job, self._without_room)
 
     def _best_way(self, job: WaitingJob, lent: Sequence[str]) -> Generator[None, None, _Way | None]:
         """Return nodes for a job if others give way; None: they would not help.
