@@ -11,7 +11,7 @@ from tests.unit.lifecycle.builders import at
 from bench.queueing.cluster import Cluster, Decision, Run
 from bench.queueing.policies import Estimates
 from muster.queueing.ends import JobEnd, RemainingTime
-from muster.queueing.preemption import Preemption, PreemptionCandidate, place_of
+from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
@@ -106,12 +106,12 @@ class Muster:
     def _is_preemptible(self, run: Run) -> bool:
         return self.uses_preemptible and run.job.preemptible
 
-    def _holder(self, run: Run) -> PreemptionCandidate:
+    def _holder(self, run: Run) -> Borrower:
         since = at(run.since or 0.0)
         if self._is_preemptible(run):
-            return PreemptionCandidate(run.job.name, since)
+            return Borrower(run.job.name, since)
         until = at(self._lent_until[run.job.name])
-        return PreemptionCandidate(run.job.name, since, place=place_of(waiting_job(run)), lent_until=until)
+        return Borrower(run.job.name, since, place=place_of(waiting_job(run)), lent_until=until)
 
     def _waiting_job(self, run: Run, now: float) -> WaitingJob:
         seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None

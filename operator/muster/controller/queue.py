@@ -22,7 +22,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.slices import Slices, in_slices
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.charges import Charges
-from muster.queueing.preemption import Preemption, PreemptionCandidate, Victim
+from muster.queueing.preemption import Borrower, Preemption, PreemptionCandidate, Victim
 from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.short_estimates import ShortEstimates
@@ -118,7 +118,7 @@ class Queue:
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
         self._estimated_at = datetime.min.replace(tzinfo=UTC)  # by the API server's clock
         # Those that hold nodes, each with its uid.
-        self._candidates: dict[Key, tuple[str, PreemptionCandidate | Victim]] = {}
+        self._candidates: dict[Key, tuple[str, PreemptionCandidate]] = {}
         self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
         self.preemptors: dict[Key, _Preemptor] = {}  # jobs that have running ones leave, and have not begun
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
@@ -156,7 +156,7 @@ class Queue:
                 self._uids[key] = job_uid
         self.note_decided(key)
 
-    def set_preemption_candidate(self, key: Key, job_uid: str, job: PreemptionCandidate | Victim | None) -> None:
+    def set_preemption_candidate(self, key: Key, job_uid: str, job: PreemptionCandidate | None) -> None:
         """Set the job that holds nodes and may have to give way; None = it holds none, or may keep them."""
         was = self._candidates.pop(key, None)
         if job is not None:
@@ -167,7 +167,7 @@ class Queue:
     def preemption(self) -> Preemption:
         """The jobs that hold nodes and may have to give way."""
         holders = [(uid, job) for uid, job in self._candidates.values() if self._cluster.fleet.nodes_of(uid)]
-        lent = {uid: job for uid, job in holders if isinstance(job, PreemptionCandidate)}
+        lent = {uid: job for uid, job in holders if isinstance(job, Borrower)}
         victims = {uid: job for uid, job in holders if isinstance(job, Victim)}
         return Preemption(lent, victims, self._now())
 

@@ -10,7 +10,7 @@ from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import MAX_LENT_SECONDS, Place, PreemptionCandidate, Victim
+from muster.queueing.preemption import MAX_LENT_SECONDS, Borrower, Place, PreemptionCandidate, Victim
 from muster.record.attempts import holds_lent_nodes, is_giving_way, of_last_day, was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.world.job import JobWorld
@@ -94,45 +94,55 @@ def has_begun(world: JobWorld) -> bool:
     return spec.start is not None or all(view.pod and view.pod.phase == "Running" for view in world.worker_views)
 
 
-def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate | Victim | None:
+def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate | None:
     """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes
     that Muster can have given back: an ejected one follows no request.
 
     One that has given its nodes back holds them until its pods have ended. Pods that take longer than PODS_END
     may never end: others then give way in its place.
     """
-    job, record = world.job, world.gang.spec if world.gang else None
-    if record is None or record.ejected or not job.wants_nodes:
+    record = world.gang.spec if world.gang else None
+    if record is None or record.ejected or not world.job.wants_nodes:
         return None
-    leaves = is_giving_way(record)
-    is_lent = holds_lent_nodes(job, record) or (leaves and not record.members)
-    is_outranked = bool(record.members and world.fleet.policy.queueing.preemption.priority_classes)
-    if not is_lent and not is_outranked:
-        return None
-    if not record.members and world.now - record.time >= PODS_END:
-        return None
-    old_nodes = frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
-    if is_lent:
-        return PreemptionCandidate(
-            name=place[-1],
-            since=record.time,
-            leaves=leaves or not record.members,
-            place=None if job.spec.queueing.preemptible else place,
-            lent_until=_lent_until(world, record),
-            old_nodes=old_nodes,
-        )
-    checkpoint, last = job.status.checkpoint, record.preemptions[-1:]
+    if not record.members:
+        is_ending = world.now - record.time < PODS_END
+        returns = is_giving_way(record) or holds_lent_nodes(world.job, record)
+        return _borrower(world, record, place) if returns and is_ending else None
+    if holds_lent_nodes(world.job, record):
+        return _borrower(world, record, place)
+    return _victim(world, record, place) if world.fleet.policy.queueing.preemption.priority_classes else None
+
+
+def _borrower(world: JobWorld, record: GangSpec, place: Place) -> Borrower:
+    *_, name = place
+    return Borrower(
+        name=name,
+        since=record.time,
+        leaves=is_giving_way(record) or not record.members,
+        place=None if world.job.spec.queueing.preemptible else place,
+        lent_until=_lent_until(world, record),
+        old_nodes=_old_nodes(world, record),
+    )
+
+
+def _victim(world: JobWorld, record: GangSpec, place: Place) -> Victim:
+    negative_priority, _, name = place
+    checkpoint, last = world.job.status.checkpoint, record.preemptions[-1:]
     return Victim(
-        name=place[-1],
-        priority=-place[0],
+        name=name,
+        priority=-negative_priority,
         nodes=len(record.members),
         placed=_placed(record),
         exempt_until=_exempt_until(world, record),
         saved=checkpoint.time if checkpoint is not None else None,
-        leaves=leaves,
+        leaves=is_giving_way(record),
         answered=all(preemption.answered for preemption in last),
-        old_nodes=old_nodes,
+        old_nodes=_old_nodes(world, record),
     )
+
+
+def _old_nodes(world: JobWorld, record: GangSpec) -> frozenset[str]:
+    return frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
 
 
 def _lent_until(world: JobWorld, record: GangSpec) -> datetime | None:

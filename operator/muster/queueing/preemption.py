@@ -56,8 +56,8 @@ def place_of(job: WaitingJob) -> Place:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionCandidate:
-    """A job that holds nodes and may have to give way.
+class Borrower:
+    """A job that holds nodes which are not its own: they are lent, or it has given them back and its pods still end.
 
     Attributes:
         name: `<namespace>/<name>`.
@@ -119,19 +119,23 @@ class Victim:
         return self.answered, int((now - self.placed).total_seconds() // 3600), int(lost_seconds // 60)
 
 
+PreemptionCandidate = Borrower | Victim
+"""A job that holds nodes and may have to give way."""
+
+
 @dataclass(slots=True)
 class Preemption:
     """The jobs of a plan that may have to give way.
 
     Attributes:
-        jobs: those that hold nodes which are only lent to them, by uid.
+        jobs: those that hold nodes which are not their own, by uid.
         victims: the others that hold nodes, where priority may preempt, by uid.
         now: by the API server's clock.
         to: filled in by the plan: the jobs that each of them gives way to, by uid.
         charged: set by the plan: which jobs stand behind the others.
     """
 
-    jobs: Mapping[str, PreemptionCandidate] = field(default_factory=dict)
+    jobs: Mapping[str, Borrower] = field(default_factory=dict)
     victims: Mapping[str, Victim] = field(default_factory=dict)
     now: datetime = datetime.min.replace(tzinfo=UTC)
     to: dict[str, Preemptors] = field(default_factory=dict)
@@ -153,7 +157,7 @@ class Preemption:
 
         return sorted(uids, key=spared, reverse=True)
 
-    def _keeps(self, holder: PreemptionCandidate, job: WaitingJob) -> bool:
+    def _keeps(self, holder: Borrower, job: WaitingJob) -> bool:
         """Whether a job that backfills keeps its nodes for now.
 
         Not where a gang with a node less idles, and not from a job that may have the nodes of those it outranks.
@@ -163,7 +167,7 @@ class Preemption:
         outranked = bool(job.preempts_by) and -job.priority < holder.place[0]
         return self.now < holder.lent_until and not outranked
 
-    def _owes(self, uid: str, holder: PreemptionCandidate, job: WaitingJob) -> bool:
+    def _owes(self, uid: str, holder: Borrower, job: WaitingJob) -> bool:
         """Whether a holder has nodes that were lent to it, and that a waiting job may have.
 
         A gang that backfills has its own place while it waits for a replacement, too. Otherwise two of them could give
@@ -203,7 +207,7 @@ class Preemption:
         """Whether one of these has nodes that it may have to give back."""
         return not (self.jobs.keys().isdisjoint(uids) and self.victims.keys().isdisjoint(uids))
 
-    def holder(self, uid: str) -> PreemptionCandidate | Victim:
+    def holder(self, uid: str) -> PreemptionCandidate:
         """The job of this uid."""
         return self.jobs[uid] if uid in self.jobs else self.victims[uid]
 

@@ -17,7 +17,7 @@ from muster.controller.queue import CHECKS_SECONDS, Queue
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.preemption import PreemptionCandidate, Victim
+from muster.queueing.preemption import Borrower, Victim
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Lends, NotPlaced, Placed, Preemptor, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
@@ -136,7 +136,7 @@ async def test_who_has_left_makes_room(keeper: Keeper) -> None:
 async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(keeper: Keeper) -> None:
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
     assert keeper.queue.preempted_by("spot") is None, "no plan says it"
-    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", PreemptionCandidate("ns/spot", EPOCH))
+    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", Borrower("ns/spot", EPOCH))
     await until(lambda: keeper.queue.preempted_by("spot") == ())
     keeper.rung.clear()
     keeper.put("a", 2)
@@ -175,7 +175,7 @@ async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper
 async def test_what_was_lent_since_the_estimate_is_no_extra_node(keeper: Keeper, seconds: int, passes: bool) -> None:
     now = datetime.now(UTC)
     keeper.fleet.occupy("lent", "lent", frozenset({"n0"}))
-    lent = PreemptionCandidate("ns/lent", now, place=(0, now, "ns/lent"), lent_until=now + timedelta(hours=1))
+    lent = Borrower("ns/lent", now, place=(0, now, "ns/lent"), lent_until=now + timedelta(hours=1))
     keeper.queue.set_preemption_candidate(("ns", "lent"), "lent", lent)
     begins = now + timedelta(hours=2)
     estimate = StartEstimate(begins, "", Lends(begins, extra_nodes=1))
@@ -321,7 +321,7 @@ async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
-    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", PreemptionCandidate("ns/spot", EPOCH))
+    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", Borrower("ns/spot", EPOCH))
     keeper.put("a", 2)
     await until(lambda: keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),))
     monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)

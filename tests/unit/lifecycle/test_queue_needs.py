@@ -15,7 +15,7 @@ from muster.lifecycle.queue_needs import (
     preemption_candidate,
     queue_needs,
 )
-from muster.queueing.preemption import PreemptionCandidate
+from muster.queueing.preemption import Borrower
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -100,5 +100,5 @@ def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
 def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool) -> None:
     scene = Scene(a_job(), seconds=100.0).fleet(6).gang(backfilled=True, lent_until=at(until))
     holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
-    assert isinstance(holder, PreemptionCandidate)
+    assert isinstance(holder, Borrower)
     assert holder.lent_until == (at(until) if counts else None)

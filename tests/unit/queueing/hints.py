@@ -10,7 +10,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_job, a_node, at
 from tests.unit.queueing.builders import wants
 
 from muster.placement.request import Request
-from muster.queueing.preemption import Preemption, PreemptionCandidate, WaitingForPreemption
+from muster.queueing.preemption import Borrower, Preemption, WaitingForPreemption
 from muster.queueing.queue import plan_steps
 from muster.queueing.remedies import remedies
 from muster.queueing.waiting import WaitingJob
@@ -33,7 +33,7 @@ class Scene:
 
     def answer(self) -> Placed | NotPlaced:
         """What the plan says to the job."""
-        preemption = Preemption({uid: PreemptionCandidate(f"default/{uid}", at(0)) for uid in self.giving})
+        preemption = Preemption({uid: Borrower(f"default/{uid}", at(0)) for uid in self.giving})
         steps = plan_steps(self.fleet, [*self.before, self.waiting], {}, {}, preemption=preemption)
         return dict(filter(None, steps))[self.waiting.job_uid].answer
 

@@ -12,7 +12,7 @@ from random import Random
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import wants
 
-from muster.queueing.preemption import Preemption, PreemptionCandidate, Victim, place_of
+from muster.queueing.preemption import Borrower, Preemption, Victim, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Placed
@@ -42,12 +42,12 @@ class Holder:
     def uid(self) -> str:
         return self.waiting.job_uid
 
-    def may_give_way(self, min_run_ticks: int) -> PreemptionCandidate | Victim:
+    def may_give_way(self, min_run_ticks: int) -> Borrower | Victim:
         job, leaves = self.waiting, self.leaves_since is not None or not self.nodes
         old_nodes = frozenset(self.old_nodes)
         if job.preemptible or not self.nodes:
             place = None if job.preemptible else place_of(job)
-            return PreemptionCandidate(job.name, at(self.placed), leaves, place, old_nodes)
+            return Borrower(job.name, at(self.placed), leaves, place, old_nodes)
         exempt_until = at(self.placed + min_run_ticks)
         return Victim(
             job.name, job.priority, len(self.nodes), at(self.placed), exempt_until, leaves=leaves, old_nodes=old_nodes
@@ -109,7 +109,7 @@ class Fleet:
     def _lead(self) -> None:
         preemption = Preemption(now=self.time)
         may = {holder.uid: holder.may_give_way(self.min_run_ticks) for holder in self.jobs if self._occupied(holder)}
-        preemption.jobs = {uid: job for uid, job in may.items() if isinstance(job, PreemptionCandidate)}
+        preemption.jobs = {uid: job for uid, job in may.items() if isinstance(job, Borrower)}
         preemption.victims = {uid: job for uid, job in may.items() if isinstance(job, Victim)}
         waiting = [holder.waiting for holder in self.jobs if not holder.nodes and holder.comes <= self.now]
         answers = dict(filter(None, plan_steps(self.fleet, waiting, {}, {}, preemption=preemption)))

@@ -15,7 +15,7 @@ from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
-from muster.queueing.preemption import MAX_PREEMPTORS, Preemption, PreemptionCandidate, Victim, place_of
+from muster.queueing.preemption import MAX_PREEMPTORS, Borrower, Preemption, Victim, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import ExpectedStart, WaitingJob
 from muster.world.fleet import Fleet
@@ -39,9 +39,7 @@ def fleet_of(text: str) -> Fleet:
 
 def running(*names: str, leaves: str = "") -> Preemption:
     """Preemptible jobs of these names hold nodes, each younger than the one before."""
-    jobs = [
-        (name, PreemptionCandidate(f"default/{name}", at(number), name in leaves)) for number, name in enumerate(names)
-    ]
+    jobs = [(name, Borrower(f"default/{name}", at(number), name in leaves)) for number, name in enumerate(names)]
     return Preemption(dict(jobs))
 
 
@@ -141,7 +139,7 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
 
 def test_nodes_of_jobs_that_give_way_are_no_nodes_in_use() -> None:
     fleet = fleet_of("b1/r1:.ppxxqq")
-    giving = Preemption(running("p").jobs | {"q": PreemptionCandidate("default/q", at(0), place=(0, at(0), ""))})
+    giving = Preemption(running("p").jobs | {"q": Borrower("default/q", at(0), place=(0, at(0), ""))})
     answer = plan(fleet, giving, wants("c", 5))["c"]
     assert isinstance(answer, NotPlaced)
     short = answer.shortfall
@@ -164,9 +162,7 @@ def test_what_gives_way_to_another_job_is_reserved_for_that_one() -> None:
 
 
 def test_who_has_left_the_nodes_already_is_not_asked_again() -> None:
-    preemption = Preemption(
-        {"p": PreemptionCandidate("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))}
-    )
+    preemption = Preemption({"p": Borrower("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))})
     found = plan(fleet_of("b1/r1:pp b1/r2:p"), preemption, wants("a", 2, required="rack"))
     assert told(found) == {"a": "WaitingForPreemption"}
     assert preemption.to == {}
@@ -289,14 +285,14 @@ def test_nodes_are_lent_until_the_start_and_for_two_days_at_most(big: ExpectedSt
 def test_who_backfills_keeps_its_nodes_for_as_long_as_they_are_lent(
     job: WaitingJob, gives: bool, now: int, leaves: bool
 ) -> None:
-    holder = PreemptionCandidate("default/b", at(0), leaves, place=(0, at(5), "default/b"), lent_until=at(100))
+    holder = Borrower("default/b", at(0), leaves, place=(0, at(5), "default/b"), lent_until=at(100))
     preemption = Preemption({"b": holder}, now=at(now))
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
     assert bool(preemption.to) == (gives or now >= 100 or leaves)
 
 
 def test_what_is_lent_counts_as_reserved() -> None:
-    lent = PreemptionCandidate("default/p", at(0), place=(0, at(5), "default/p"), lent_until=at(100))
+    lent = Borrower("default/p", at(0), place=(0, at(5), "default/p"), lent_until=at(100))
     jobs = [wants("big", 4, required="rack"), wants("small", 2)]
     found = plan(fleet_of("b1/r1:.ppx b1/r2:..xx"), Preemption({"p": lent}, now=at(0)), *jobs)
     assert found["small"] == Placed(("r2-0", "r2-1"))
@@ -312,7 +308,7 @@ def test_what_is_lent_counts_as_reserved() -> None:
     ],
 )
 def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool) -> None:
-    holder = PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b"))
+    holder = Borrower("default/b", at(0), place=(0, at(5), "default/b"))
     preemption = Preemption({"b": holder})
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
     assert preemption.to == ({"b": (Preemptor(job.name),)} if gives else {})
@@ -320,8 +316,8 @@ def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool)
 
 def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> None:
     job = wants("b", 1, kept=("r1-0",), replacement=True)
-    own = PreemptionCandidate(job.name, at(0), place=place_of(job))
-    other = PreemptionCandidate("default/c", at(0), place=(0, at(99), "default/c"))
+    own = Borrower(job.name, at(0), place=place_of(job))
+    other = Borrower("default/c", at(0), place=(0, at(99), "default/c"))
     assert Preemption({job.job_uid: own, "other": other}).uids_for(job) == {"other"}
 
 
@@ -334,7 +330,7 @@ def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> No
     ],
 )
 def test_who_backfills_gives_way_to_no_older_job_that_stands_behind_it(charged: set[str], gives: bool) -> None:
-    preemption = Preemption({"b": PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b"))})
+    preemption = Preemption({"b": Borrower("default/b", at(0), place=(0, at(5), "default/b"))})
     older = wants("older", 4, seconds=1, namespace="bad")
     list(
         plan_steps(
@@ -359,9 +355,9 @@ def test_who_backfills_gives_way_to_no_older_job_that_stands_behind_it(charged: 
 )
 def test_who_backfills_gives_way_to_replacements(replaces: str, gives: bool) -> None:
     holders = {
-        "b": PreemptionCandidate("default/b", at(0), place=(0, at(5), "default/b")),
-        "uid-of-older": PreemptionCandidate("default/older", at(0), place=(0, at(1), "default/older")),
-        "uid-of-younger": PreemptionCandidate("default/younger", at(0), place=(0, at(9), "default/younger")),
+        "b": Borrower("default/b", at(0), place=(0, at(5), "default/b")),
+        "uid-of-older": Borrower("default/older", at(0), place=(0, at(1), "default/older")),
+        "uid-of-younger": Borrower("default/younger", at(0), place=(0, at(9), "default/younger")),
     }
     preemption = Preemption(holders)
     seconds = {"uid-of-older": 1, "uid-of-younger": 9}.get(replaces, 9)

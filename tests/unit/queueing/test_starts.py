@@ -12,7 +12,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import queue, tree, wants
 
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.preemption import Preemption, PreemptionCandidate
+from muster.queueing.preemption import Borrower, Preemption
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
@@ -48,7 +48,7 @@ def estimates(
     lasts: Mapping[str, float] | None = None,
     limits: Mapping[str, int] | None = None,
     held: Mapping[str, int] | None = None,
-    giving: Mapping[str, PreemptionCandidate] | None = None,
+    giving: Mapping[str, Borrower] | None = None,
 ) -> dict[str, StartEstimate]:
     """The estimates by the uid of the job.
 
@@ -79,7 +79,7 @@ def estimates(
     return found
 
 
-GIVES_WAY = PreemptionCandidate("default/p", at(0))
+GIVES_WAY = Borrower("default/p", at(0))
 LENT = replace(GIVES_WAY, place=(0, at(5), "p"), lent_until=at(1800))
 TWO = busy("b1/r1:4", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3")
 
@@ -299,7 +299,7 @@ def test_what_a_job_leaves_beside_is_free_for_all() -> None:
     ],
 )
 def test_a_job_counts_as_gone_for_those_to_which_it_gives_way(
-    holder: PreemptionCandidate, job: WaitingJob, seconds: float
+    holder: Borrower, job: WaitingJob, seconds: float
 ) -> None:
     fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
     assert starts(fleet, [job], {"a": 600, "p": HOUR}, giving={"p": holder})["job"][0] == seconds
