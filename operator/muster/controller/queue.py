@@ -10,7 +10,7 @@ import contextlib
 import heapq
 import time
 from collections import Counter as Counted
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -300,10 +300,7 @@ class Queue:
             counted_until = began_at
             try:
                 self._cluster.free_unbound_pods()
-                if self._entries:
-                    await self._plan()
-                else:
-                    self._plan_nothing()
+                await self._plan()
                 if self._clock() - measured >= MEASURE_SECONDS:
                     measured = self._clock()
                     await self._measure()
@@ -311,12 +308,6 @@ class Queue:
                 log.exception("no plan", jobs=len(self._entries))
             spent = self._clock() - began_at
             await asyncio.sleep(spent / PLANNING_SHARE - spent)
-
-    def _plan_nothing(self) -> None:
-        self._note_preempted({})
-        if self._decisions or self.reserved:
-            self._decisions, self.reserved = {}, frozenset()
-            _pending.clear()
 
     def _note_preempted(self, preempted_by: Mapping[str, Preemptors]) -> None:
         old, self._preempted_by = self._preempted_by, preempted_by
@@ -351,33 +342,10 @@ class Queue:
         return {uid: start for uid, start in starts if start is not None}
 
     async def _plan(self) -> None:
-        decisions: dict[str, QueueDecision] = {}
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
-        namespaces = {waiting.namespace for waiting in asked.values()}
-        limits = self._cluster.limits_of(namespaces)
-        answers = ((namespace, self._cluster.closed(namespace)) for namespace in namespaces)
-        closed = {namespace: answer for namespace, answer in answers if answer is not None}
-        held = self._cluster.held_by_namespace() if limits else {}
         reserved: dict[str, str] = {}
-        charged = self._charges.charged(self._clock())
-        quotas = self._cluster.quotas_of
-        fleet = self._cluster.fleet
         preemption = self.preemption()
-        starts = self._starts(preemption)
-        no_backfill = self._short_estimates.closed(self._now())
-        queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
-        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, starts)
-        began_at, slices = self._clock(), Slices(self._clock)
-        for step in steps:
-            now = self._clock()
-            if step is not None:
-                _placement.observe(now - began_at)
-                decisions[step[0]] = _with_backfill_closed(step[1], asked[step[0]], no_backfill)
-                if isinstance(step[1].answer, OverQuota):
-                    self._without_room.add(asked[step[0]].namespace)
-                self._log_failure(*step)
-                began_at = now
-            began_at += await slices.pause()
+        decisions = await self._decide(asked, reserved, preemption)
         # A job that has left meanwhile, or waits for something else now, gets no answer. While it waits for anything,
         # the next plan says whether others still give way to it: they are not asked anew for each of its changes.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
@@ -388,15 +356,48 @@ class Queue:
         self._without_room = {
             asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)
         }
-        reasons = Counted(
-            decision.answer.reason for decision in decisions.values() if isinstance(decision.answer, NotPlaced)
-        )
-        _pending.clear()
-        for reason, count in reasons.items():
-            _pending.labels(reason).set(count)
+        _count_pending(decisions.values())
         for uid, decision in decisions.items():
             if isinstance(decision.answer, Placed) or decision != old_decisions.get(uid):
                 self._bus.job_changed.publish(self._entries[uid].key)
+
+    async def _decide(
+        self, asked: Mapping[str, WaitingJob], reserved: dict[str, str], preemption: Preemption
+    ) -> dict[str, QueueDecision]:
+        """Return the answers to these jobs; also filled in: what is reserved for them, and who gives way to them."""
+        namespaces = {waiting.namespace for waiting in asked.values()}
+        limits = self._cluster.limits_of(namespaces)
+        answers = ((namespace, self._cluster.closed(namespace)) for namespace in namespaces)
+        closed = {namespace: answer for namespace, answer in answers if answer is not None}
+        held = self._cluster.held_by_namespace() if limits else {}
+        charged = self._charges.charged(self._clock())
+        quotas = self._cluster.quotas_of
+        fleet = self._cluster.fleet
+        starts = self._starts(preemption)
+        no_backfill = self._short_estimates.closed(self._now())
+        queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
+        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, starts)
+        decisions: dict[str, QueueDecision] = {}
+        began_at, slices = self._clock(), Slices(self._clock)
+        for step in steps:
+            now = self._clock()
+            if step is not None:
+                uid, decision = step
+                _placement.observe(now - began_at)
+                decisions[uid] = _with_backfill_closed(decision, asked[uid], no_backfill)
+                if isinstance(decision.answer, OverQuota):
+                    self._without_room.add(asked[uid].namespace)
+                self._log_failure(uid, decision)
+                began_at = now
+            began_at += await slices.pause()
+        return decisions
+
+
+def _count_pending(decisions: Iterable[QueueDecision]) -> None:
+    answers = (decision.answer for decision in decisions)
+    _pending.clear()
+    for reason, count in Counted(answer.reason for answer in answers if isinstance(answer, NotPlaced)).items():
+        _pending.labels(reason).set(count)
 
 
 def _with_backfill_closed(
