@@ -63,7 +63,7 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
     if record is not None and record.open_corruption is not None:  # those on which it happened are left
         record = corruption.with_test_results(record, Examination.NOT_TESTED)
     if record is None:
-        return GangSpec(
+        spec = GangSpec(
             job_uid=world.uid,
             attempt=1 + world.job.status.attempt,
             time=world.now,
@@ -71,18 +71,12 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
             reason=reason,
             members=chosen,
             topology=members.topology(world, chosen),
-            placed_time=world.now,
-            **_loan(world, placed),
         )
-    spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
-    # One of them whose fence is over may be heard again before the start.
-    return spec.model_copy(
-        update={
-            "unfenced_workers": record.unfenced_workers,
-            "placed_time": world.now,
-            **_loan(world, placed),
-        }
-    )
+    else:
+        spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
+        # One of them whose fence is over may be heard again before the start.
+        spec = spec.model_copy(update={"unfenced_workers": record.unfenced_workers})
+    return spec.model_copy(update={"placed_time": world.now, **_loan(world, placed)})
 
 
 def _loan(world: JobWorld, placed: Placed) -> dict[str, Any]:
