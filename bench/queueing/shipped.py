@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import Enum, auto
 
 from tests.unit.lifecycle.builders import at
 
@@ -18,10 +17,6 @@ from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
 from muster.world.queuedecision import Placed, QueueDecision
 
 _Step = tuple[str, QueueDecision] | None
-
-
-class _Over(Enum):
-    OVER = auto()
 
 
 TIMED_EVERY = 64
@@ -83,7 +78,7 @@ class Muster:
         waiting = [self._waiting_job(run, cluster.now) for run in queue]
         holders = {run.job.name: self._holder(run) for run in self._may_give_way(cluster)}
         preemption = Preemption(holders, now=at(cluster.now))
-        begins = self._begins(cluster, waiting, preemption)
+        begins = self._expected_starts(cluster, waiting, preemption)
         steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, starts=begins)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
@@ -117,7 +112,7 @@ class Muster:
         seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None
         return replace(waiting_job(run), expected_seconds=seconds, preemptible=self._is_preemptible(run))
 
-    def _begins(
+    def _expected_starts(
         self, cluster: Cluster, waiting: Sequence[WaitingJob], preemption: Preemption
     ) -> Mapping[str, ExpectedStart]:
         """When the first jobs can start, as the operator estimates it."""
@@ -148,18 +143,15 @@ class Muster:
         return {uid: start for uid, start in starts if start is not None}
 
     def _timed(self, steps: Iterator[_Step]) -> Iterator[_Step]:
-        whole = longest = 0.0
-        while True:
-            begun = time.thread_time()
-            step = next(steps, _Over.OVER)
-            took = time.thread_time() - begun
-            whole += took
-            longest = max(longest, took)
-            if step is _Over.OVER:
-                break
+        taken = [0.0]
+        begun = time.thread_time()
+        for step in steps:
+            taken.append(time.thread_time() - begun)
             yield step
-        self.plans.append(whole)
-        self.longest_steps.append(longest)
+            begun = time.thread_time()
+        taken.append(time.thread_time() - begun)
+        self.plans.append(sum(taken))
+        self.longest_steps.append(max(taken))
 
 
 def waiting_job(run: Run) -> WaitingJob:
