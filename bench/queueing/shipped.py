@@ -88,7 +88,7 @@ class Muster:
                     self._lent_until[step[0]] = cluster.now + step[1].answer.backfill.lent_seconds
             if unassigned == len(reserved) and not timed and not self._lends_reserved:
                 break
-        leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.to]
+        leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.preempted_by]
         for run in leaves:
             run.interrupted = True
             self._lent_until.pop(run.job.name, None)
@@ -130,7 +130,9 @@ class Muster:
             return RemainingTime(next(job.expected_seconds for job in waiting if job.job_uid == uid), None, "")
 
         first = list(waiting[:MAX_ESTIMATED])
-        turns = dict(filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, to={}))))
+        turns = dict(
+            filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, preempted_by={})))
+        )
         answers = [(job, turns[job.job_uid].answer) for job in order(first)]
         steps = start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now)
         while True:

@@ -350,7 +350,9 @@ class Queue:
         # the next plan says whether others still give way to it: they are not asked anew for each of its changes.
         decisions = {uid: decision for uid, decision in decisions.items() if self._waits(uid, asked)}
         waiting = {asked[uid].name for uid in asked.keys() & self._entries.keys()}
-        preempted_by = {uid: tuple(job for job in to if job.name in waiting) for uid, to in preemption.to.items()}
+        preempted_by = {
+            uid: tuple(job for job in to if job.name in waiting) for uid, to in preemption.preempted_by.items()
+        }
         self._note_preempted({uid: to for uid, to in preempted_by.items() if to})
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
         self._without_room = {

@@ -131,17 +131,17 @@ class Preemption:
         jobs: those that hold nodes which are not their own, by uid.
         victims: the others that hold nodes, where priority may preempt, by uid.
         now: by the API server's clock.
-        to: filled in by the plan: the jobs that each of them gives way to, by uid.
+        preempted_by: filled in by the plan: the jobs that each of them gives way to, by uid.
         charged: set by the plan: which jobs stand behind the others.
     """
 
     jobs: Mapping[str, Borrower] = field(default_factory=dict)
     victims: Mapping[str, Victim] = field(default_factory=dict)
     now: datetime = datetime.min.replace(tzinfo=UTC)
-    to: dict[str, Preemptors] = field(default_factory=dict)
+    preempted_by: dict[str, Preemptors] = field(default_factory=dict)
     charged: Charged = field(default_factory=Charged)
 
-    def uids_for(self, job: WaitingJob) -> frozenset[str]:
+    def owing_now(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job now."""
         return frozenset(uid for uid in self.owing(job) if not self._keeps(self.jobs[uid], job))
 
@@ -201,7 +201,7 @@ class Preemption:
 
     def leaves(self, uid: str) -> bool:
         """Whether a job gives way already."""
-        return uid in self.to or self.holder(uid).leaves
+        return uid in self.preempted_by or self.holder(uid).leaves
 
     def holds(self, uids: Collection[str]) -> bool:
         """Whether one of these has nodes that it may have to give back."""
@@ -211,8 +211,8 @@ class Preemption:
         """The job of this uid."""
         return self.jobs[uid] if uid in self.jobs else self.victims[uid]
 
-    def preempt(self, uids: Collection[str], to: WaitingJob) -> None:
-        """Have these jobs give way to a waiting one."""
+    def preempt(self, uids: Collection[str], job: WaitingJob) -> None:
+        """Have these jobs give way to the waiting one."""
         for uid in uids:
-            preemptor = Preemptor(to.name, to.preempts_by if uid in self.victims else "")
-            self.to[uid] = (*self.to.get(uid, ()), preemptor)
+            preemptor = Preemptor(job.name, job.preempts_by if uid in self.victims else "")
+            self.preempted_by[uid] = (*self.preempted_by.get(uid, ()), preemptor)

@@ -301,7 +301,7 @@ class _Planner:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
         that counts what is lent to them as free."""
         preemption, nodes_of = self._preemption, self._fleet.nodes_of
-        lent = preemption.in_order(self._not_all_reserved(preemption.uids_for(job)))
+        lent = preemption.in_order(self._not_all_reserved(preemption.owing_now(job)))
         way = yield from self._best_way(job, lent)
         if way is None:
             return self._answer_without(job, lent) or answer
@@ -364,7 +364,7 @@ class _Planner:
         space = self._unreserved.copied()
         for job in self._blocked:
             yield
-            given_back = self._preemption.uids_for(job) | way.giving
+            given_back = self._preemption.owing_now(job) | way.giving
             if space.find(replace(job.request, given_back=given_back)) is not None:
                 return True
             given_back |= self._preemption.owing(job)

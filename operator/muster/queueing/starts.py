@@ -250,7 +250,7 @@ class _Walk:
         """Return the domain that can hold a job first, with its nodes by the time at which they are free."""
         yield from prepare_trees(self._fleet, job.request)
         levels = len(self._fleet.policy.topology.levels)
-        giving = self._preemption.uids_for(job) | self._leaving | {job.job_uid}
+        giving = self._preemption.owing_now(job) | self._leaving | {job.job_uid}
         lent = self._preemption.owing(job) - giving
         best: _Choice | None = None
         in_best: _ByTime = []

@@ -126,7 +126,7 @@ class Fleet:
                 self._follow(holder, preemption)
 
     def _follow(self, holder: Holder, preemption: Preemption) -> None:
-        to = preemption.to.get(holder.uid, ())
+        to = preemption.preempted_by.get(holder.uid, ())
         if to and holder.leaves_since is None:
             holder.leaves_since, self.changed = self.now, self.now
             priorities = {job.waiting.name: job.waiting.priority for job in self.jobs}

@@ -100,7 +100,7 @@ def plan(fleet: Fleet, preemption: Preemption, *jobs: WaitingJob) -> Mapping[str
 def test_plan(fleet: str, preemptible: str, jobs: list[WaitingJob], expected: Mapping[str, int | str]) -> None:
     giving = running(*preemptible)
     assert told(plan(fleet_of(fleet), giving, *jobs)) == expected
-    assert bool(giving.to) == ("WaitingForPreemption" in expected.values())
+    assert bool(giving.preempted_by) == ("WaitingForPreemption" in expected.values())
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_plan(fleet: str, preemptible: str, jobs: list[WaitingJob], expected: Ma
 def test_no_more_give_way_than_have_to(fleet: str, leaves: str, expected: str) -> None:
     giving = running("a", "b", leaves=leaves)
     plan(fleet_of(fleet), giving, wants("c", 4))
-    assert giving.to == {expected: (Preemptor("default/c"),)}
+    assert giving.preempted_by == {expected: (Preemptor("default/c"),)}
 
 
 def test_who_gives_way_gives_all_of_its_nodes() -> None:
     giving = running("a", "b")
     found = plan(fleet_of("b1/r1:aaaabbbb"), giving, wants("c", 2), wants("d", 2))
     assert told(found) == {"c": "WaitingForPreemption", "d": "WaitingForPreemption"}
-    assert giving.to == {"b": (Preemptor("default/c"), Preemptor("default/d"))}
+    assert giving.preempted_by == {"b": (Preemptor("default/c"), Preemptor("default/d"))}
 
 
 def test_its_nodes_count_for_the_limit() -> None:
@@ -165,7 +165,7 @@ def test_who_has_left_the_nodes_already_is_not_asked_again() -> None:
     preemption = Preemption({"p": Borrower("default/p", at(0), leaves=True, old_nodes=frozenset({"r1-0", "r1-1"}))})
     found = plan(fleet_of("b1/r1:pp b1/r2:p"), preemption, wants("a", 2, required="rack"))
     assert told(found) == {"a": "WaitingForPreemption"}
-    assert preemption.to == {}
+    assert preemption.preempted_by == {}
 
 
 @pytest.mark.parametrize("becomes", ["another", ""])
@@ -288,7 +288,7 @@ def test_who_backfills_keeps_its_nodes_for_as_long_as_they_are_lent(
     holder = Borrower("default/b", at(0), leaves, place=(0, at(5), "default/b"), lent_until=at(100))
     preemption = Preemption({"b": holder}, now=at(now))
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
-    assert bool(preemption.to) == (gives or now >= 100 or leaves)
+    assert bool(preemption.preempted_by) == (gives or now >= 100 or leaves)
 
 
 def test_what_is_lent_counts_as_reserved() -> None:
@@ -311,14 +311,14 @@ def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool)
     holder = Borrower("default/b", at(0), place=(0, at(5), "default/b"))
     preemption = Preemption({"b": holder})
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
-    assert preemption.to == ({"b": (Preemptor(job.name),)} if gives else {})
+    assert preemption.preempted_by == ({"b": (Preemptor(job.name),)} if gives else {})
 
 
 def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> None:
     job = wants("b", 1, kept=("r1-0",), replacement=True)
     own = Borrower(job.name, at(0), place=place_of(job))
     other = Borrower("default/c", at(0), place=(0, at(99), "default/c"))
-    assert Preemption({job.job_uid: own, "other": other}).uids_for(job) == {"other"}
+    assert Preemption({job.job_uid: own, "other": other}).owing_now(job) == {"other"}
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_who_backfills_gives_way_to_no_older_job_that_stands_behind_it(charged: 
             preemption=preemption,
         )
     )
-    assert bool(preemption.to) == gives
+    assert bool(preemption.preempted_by) == gives
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_who_backfills_gives_way_to_replacements(replaces: str, gives: bool) -> 
     seconds = {"uid-of-older": 1, "uid-of-younger": 9}.get(replaces, 9)
     job = wants(replaces.removeprefix("uid-of-"), 1, seconds=seconds, replacement=True, kept=("r1-0",))
     list(plan_steps(fleet_of("b1/r1:xbb"), [job], {}, {}, preemption=preemption))
-    assert bool(preemption.to) == gives
+    assert bool(preemption.preempted_by) == gives
 
 
 def test_a_long_queue_tries_few_jobs_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +380,7 @@ def test_a_long_queue_tries_few_jobs_for_each(monkeypatch: pytest.MonkeyPatch) -
     fleet = fleet_of(" ".join(f"b1/r{number}:{name}{name}" for number, name in enumerate(names)))
     found = plan(fleet, giving, *(wants(f"job-{number}", 2) for number in range(40)))
     assert set(told(found).values()) == {"WaitingForPreemption"}
-    assert len(giving.to) == 40
+    assert len(giving.preempted_by) == 40
     assert sum(tried) <= 80, "who has been asked for all of its nodes is not tried again"
 
 
@@ -413,7 +413,7 @@ _NO_ONE = Charged()
 def leaves_for(fleet: str, preemption: Preemption, *jobs: WaitingJob, charged: Charged = _NO_ONE) -> set[str]:
     """Who has to leave."""
     list(plan_steps(fleet_of(fleet), jobs, {}, {}, preemption=preemption, charged=charged))
-    return set(preemption.to)
+    return set(preemption.preempted_by)
 
 
 @pytest.mark.parametrize(
@@ -491,14 +491,14 @@ def test_victims_are_sought_for_the_first_jobs_only() -> None:
     preemption = Preemption(victims={name: victim(name, 1) for name in names}, now=NOW)
     jobs = [urgent(f"u{number}", 1, seconds=number) for number in range(len(names))]
     assert len(leaves_for(fleet, preemption, *jobs)) == MAX_PREEMPTORS
-    found = {name for to in preemption.to.values() for name, _ in to}
+    found = {name for to in preemption.preempted_by.values() for name, _ in to}
     assert found == {f"default/u{number}" for number in range(MAX_PREEMPTORS)}
 
 
 def test_who_is_preempted_knows_by_which_class() -> None:
     preemption = outranked("b1/r1:aa")
     leaves_for("b1/r1:aa", preemption, urgent("u", 2))
-    (by,) = preemption.to["a"]
+    (by,) = preemption.preempted_by["a"]
     assert str(by) == "default/u (PriorityClass urgent)"
 
 
@@ -519,7 +519,7 @@ def test_none_leaves_where_a_job_before_waits_for_room_in_its_namespace(namespac
     waiting = [first, replace(urgent("u", 2), name="other/u", namespace="other")]
     held = {namespace: 2}
     list(plan_steps(fleet_of("b1/r1:aa"), waiting, held, held, preemption=preemption))
-    assert preemption.to.keys() == leaves
+    assert preemption.preempted_by.keys() == leaves
 
 
 def test_no_two_jobs_take_turns() -> None:
