@@ -14,8 +14,8 @@ from muster.world.queuedecision import NotPlaced, Payer, Placed, QueueDecision, 
 # The bounds of the status' fields.
 MAX_DOMAINS = 16
 MAX_BLOCKERS = 32
-MAX_UNBLOCKS = 8
-MAX_REMEDY = 512
+MAX_REMEDIES = 8
+MAX_REMEDY_LENGTH = 512
 MAX_MESSAGE = 1024
 
 
@@ -44,10 +44,10 @@ def waiting(job: TrainingJob, decision: QueueDecision, now: datetime) -> Waiting
 
 def _listed(ways: list[str]) -> list[str]:
     """The remedies as far as the status has room; the last entry then says how many are left out."""
-    if len(ways) <= MAX_UNBLOCKS:
+    if len(ways) <= MAX_REMEDIES:
         return ways
-    rest = len(ways) - MAX_UNBLOCKS + 1
-    return [*ways[: MAX_UNBLOCKS - 1], f"{rest} more; the blockers say what else keeps nodes from it"]
+    rest = len(ways) - MAX_REMEDIES + 1
+    return [*ways[: MAX_REMEDIES - 1], f"{rest} more; the blockers say what else keeps nodes from it"]
 
 
 def message(job: TrainingJob, decision: QueueDecision) -> str:
@@ -57,7 +57,7 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
     if isinstance(answer, Placed):
         return f"{nodes_text(_needs(job, answer))} {verb_for(_needs(job, answer))} promised to it"
     helps = next(would_help(job, answer), "")
-    rest = f"; would help: {shortened_text(helps, MAX_REMEDY)}" if helps else ""
+    rest = f"; would help: {shortened_text(helps, MAX_REMEDY_LENGTH)}" if helps else ""
     if decision.queued > 1:
         rest += f"; number {decision.position} of {decision.queued} in the queue"
     if decision.payer is Payer.JOB:

@@ -52,7 +52,7 @@ from muster.world.queuedecision import Backfill, NotPlaced, Placed, QueueDecisio
 
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
-_NOT_KNOWN = ExpectedStart(0.0, 0.0)
+_LENDS_NOTHING = ExpectedStart(0.0, 0.0)
 # Waiting does not help these: they block no other job.
 _HOPELESS = frozenset({NEVER_FITS, "UnknownTopologyLevel"})
 
@@ -289,7 +289,7 @@ class _Planner:
         self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._note_reserved(job, kept)
-        self._lenders[job.name] = self._starts.get(job.job_uid, _NOT_KNOWN)
+        self._lenders[job.name] = self._starts.get(job.job_uid, _LENDS_NOTHING)
         return None
 
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:

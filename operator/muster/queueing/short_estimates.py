@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from muster.api.gang import MAX_SHORT_ESTIMATES
 
-CLOSED = timedelta(days=1)
-"""For so long counts an estimate that was too short."""
+COUNTED_FOR = timedelta(days=1)
+"""An estimate that was too short counts for so long."""
 
 
 class ShortEstimates:
@@ -26,13 +26,13 @@ class ShortEstimates:
         # By a clock that was set back, a time would lie ahead, and the namespace be closed for longer.
         noted = {(job_uid, time): min(time, now) for time in times} | old_times
         newest = sorted(noted, key=lambda entry: (noted[entry], entry))[-MAX_SHORT_ESTIMATES:]
-        recent = {entry: noted[entry] for entry in newest if noted[entry] + CLOSED > now}
+        recent = {entry: noted[entry] for entry in newest if noted[entry] + COUNTED_FOR > now}
         if recent != old_times:
             self._times[namespace] = recent
 
     def closed(self, now: datetime) -> dict[str, datetime]:
         """Return the namespaces whose jobs pass no others now, and until when."""
-        ends = {namespace: min(times.values(), default=now) + CLOSED for namespace, times in self._times.items()}
+        ends = {namespace: min(times.values(), default=now) + COUNTED_FOR for namespace, times in self._times.items()}
         return {
             namespace: end
             for namespace, end in ends.items()

@@ -27,7 +27,7 @@ from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
 from muster.queueing.preemption import Preemption, WaitingForPreemption
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import Lends, NotPlaced, Placed, StartEstimate
+from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEstimate
 
 MAX_ESTIMATED = 16
 """For so many jobs of the queue, the first ones, it is estimated when they start."""
@@ -190,7 +190,7 @@ class _Walk:
         lends = self._lends(job, best.path, by_time) if job.request.segment_size == 1 else None
         return self._estimate(best.last, self._known_text(best.last, job), lends)
 
-    def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime) -> Lends | None:
+    def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime) -> LendingTerms | None:
         """Return what a job lends that would start in this domain if jobs that have passed it were not asked.
 
         Nodes of jobs that give way now are none that it does not need: they stay where no job needs them.
@@ -201,7 +201,7 @@ class _Walk:
             return None
         in_time = (group for group in unasked if group[0].seconds <= choice.last.seconds)
         free = sum(len(nodes) for freed, nodes in in_time if freed.event is not _Event.HOLDERS_GIVE_WAY)
-        return Lends(self._now + timedelta(seconds=choice.last.seconds), max(free - job.needs, 0))
+        return LendingTerms(self._now + timedelta(seconds=choice.last.seconds), max(free - job.needs, 0))
 
     def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
         """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
@@ -222,7 +222,7 @@ class _Walk:
                 return self._estimate(best.last, self._known_text(best.last, job))
         return self._estimate(limited, f"its namespace is at its limit until {self._known_text(limited, job)}")
 
-    def _estimate(self, last: _Freed, reason: str, lends: Lends | None = None) -> StartEstimate:
+    def _estimate(self, last: _Freed, reason: str, lends: LendingTerms | None = None) -> StartEstimate:
         return StartEstimate(self._now + timedelta(seconds=last.seconds), reason, lends)
 
     def _when_ended(self, namespace: str, nodes: int) -> _Freed | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from muster.placement.request import Request
-from muster.world.queuedecision import Lends, StartEstimate
+from muster.world.queuedecision import LendingTerms, StartEstimate
 from muster.world.quotas import QuotaClaim
 
 
@@ -89,6 +89,6 @@ def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> Exp
     """
     if estimate.time is None:
         return None
-    until, extra_nodes = estimate.lends or Lends(estimate.time)
+    until, extra_nodes = estimate.lends or LendingTerms(estimate.time)
     seconds, lends_seconds = ((time - now).total_seconds() for time in (estimate.time, until))
     return ExpectedStart(seconds, lends_seconds, max(extra_nodes - lent, 0))

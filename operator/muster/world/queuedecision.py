@@ -222,7 +222,7 @@ class QueueDecision:
     no_backfill_until: datetime | None = None
 
 
-class Lends(NamedTuple):
+class LendingTerms(NamedTuple):
     """To which jobs a waiting one lends what is reserved for it.
 
     Attributes:
@@ -247,4 +247,4 @@ class StartEstimate:
 
     time: datetime | None
     reason: str
-    lends: Lends | None = None
+    lends: LendingTerms | None = None

@@ -19,7 +19,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.preemption import Borrower, Victim
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import Lends, NotPlaced, Placed, Preemptor, StartEstimate
+from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, Preemptor, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
 
 Key = tuple[str, str]
@@ -178,7 +178,7 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(keeper: Keeper,
     lent = Borrower("ns/lent", now, place=(0, now, "ns/lent"), lent_until=now + timedelta(hours=1))
     keeper.queue.set_preemption_candidate(("ns", "lent"), "lent", lent)
     begins = now + timedelta(hours=2)
-    estimate = StartEstimate(begins, "", Lends(begins, extra_nodes=1))
+    estimate = StartEstimate(begins, "", LendingTerms(begins, extra_nodes=1))
     keeper.queue.set_estimates({"big": estimate}, now - timedelta(seconds=seconds))
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))

@@ -17,7 +17,7 @@ from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import Lends, StartEstimate
+from muster.world.queuedecision import LendingTerms, StartEstimate
 
 NOW = at(0)
 HOUR = 3600.0
@@ -99,16 +99,16 @@ def test_it_waits_for_the_last_of_the_nodes_that_it_needs(nodes: int, said: tupl
 @pytest.mark.parametrize(
     ("job", "lends"),
     [
-        pytest.param(wants("job", 2, seconds=9), Lends(at(600)), id="it needs all that are free then"),
-        pytest.param(wants("job", 1, seconds=9), Lends(at(600), 1), id="one is left"),
-        pytest.param(wants("job", 3, seconds=9), Lends(at(HOUR), 1), id="one is left later"),
-        pytest.param(wants("job", 1, required="rack", seconds=9), Lends(at(600)), id="in its domain"),
+        pytest.param(wants("job", 2, seconds=9), LendingTerms(at(600)), id="it needs all that are free then"),
+        pytest.param(wants("job", 1, seconds=9), LendingTerms(at(600), 1), id="one is left"),
+        pytest.param(wants("job", 3, seconds=9), LendingTerms(at(HOUR), 1), id="one is left later"),
+        pytest.param(wants("job", 1, required="rack", seconds=9), LendingTerms(at(600)), id="in its domain"),
         pytest.param(wants("job", 2, segment_size=2), None, id="segments are not counted"),
-        pytest.param(wants("job", 3, seconds=1), Lends(at(600)), id="what gives way is not left"),
-        pytest.param(wants("job", 5, seconds=1), Lends(at(HOUR)), id="who has passed it is not asked"),
+        pytest.param(wants("job", 3, seconds=1), LendingTerms(at(600)), id="what gives way is not left"),
+        pytest.param(wants("job", 5, seconds=1), LendingTerms(at(HOUR)), id="who has passed it is not asked"),
     ],
 )
-def test_to_which_jobs_it_lends(job: WaitingJob, lends: Lends | None) -> None:
+def test_to_which_jobs_it_lends(job: WaitingJob, lends: LendingTerms | None) -> None:
     nodes = {name: f"b1-r1-{number} b1-r2-{number}" for number, name in enumerate("abps")}
     ends = {"a": 600, "b": 2 * HOUR, "p": HOUR}
     giving = {"p": LENT, "s": replace(LENT, lent_until=NOW)}
