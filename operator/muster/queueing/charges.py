@@ -1,10 +1,9 @@
 """What a reservation that comes to nothing costs: the place in the queue.
 
 A gang whose pods cannot be created has kept its nodes from other jobs, and before that what was reserved for it. A job
-for which running ones had to leave, and which then does not begin, has cost these their time. So
-that no tenant can do that over and over, its job then goes behind all others for a while, whatever its age and
-priority. Where many jobs of a namespace do it, all jobs of that namespace go behind those of the others: a job can be
-made anew.
+that preempts others and then does not begin has cost these their time. So that no tenant can do that over and over, its
+job then goes behind all others for a while, whatever its age and priority. Where many jobs of a namespace do it, all
+jobs of that namespace go behind those of the others: a job can be made anew.
 """
 
 from collections.abc import Mapping
