@@ -28,7 +28,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.tree import Tree
 from muster.placement.where import domain_counts
-from muster.queueing.preemption import Preemption, PreemptionCandidate
+from muster.queueing.preemption import Borrower, Preemption
 from muster.queueing.queue import plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -231,7 +231,7 @@ def giving_way(runs: int) -> Row:
         WaitingJob(name, f"default/{name}", "default", 0, QUEUED, replace(request, job_uid=name))
         for name in [f"job-{number}" for number in range(1000)]
     ]
-    jobs = {uid: PreemptionCandidate(f"default/{uid}", QUEUED) for uid in lent}
+    jobs = {uid: Borrower(f"default/{uid}", QUEUED) for uid in lent}
     times = [timed_steps(plan_steps(fleet, waiting, {}, {}, preemption=Preemption(jobs))) for _ in range(runs)]
     return {"nodes": len(fleet.nodes), "case": "plan, none gives way", "size": len(waiting), **figures_of_steps(times)}
 
