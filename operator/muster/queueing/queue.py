@@ -190,7 +190,7 @@ class _Planner:
         self._preemptors = 0
         self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
         self._starts = starts
-        self._lenders: dict[str, ExpectedStart] = {}  # jobs with reserved nodes, by name
+        self._lenders: dict[str, ExpectedStart] = {}  # jobs that nodes are reserved for, by name
         self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
@@ -246,8 +246,8 @@ class _Planner:
         return self._reserve(job, answer) or behind or answer
 
     def _backfilled(self, job: WaitingJob) -> Placed | None:
-        """Nodes that are lent by the jobs which they are reserved for: to those that end in time, and to those that
-        leave them enough; None: there are none."""
+        """Nodes that are lent by the jobs which they are reserved for, or which count on them: to those that end in
+        time, and to those that leave them enough; None: there are none."""
         seconds, lenders = job.expected_seconds, self._lenders
         if seconds is None:
             return None
@@ -255,7 +255,7 @@ class _Planner:
         lacking = {name for name in sooner if lenders[name].extra_nodes < job.needs}
         if len(lacking) == len(lenders):
             return None
-        avoid = {node: reserved_refusal(name) for node, name in self._reserved.items() if name in lacking}
+        avoid = {node: reserved_refusal(name) for name in lacking for node in lenders[name].nodes}
         needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
         answer = self._unreserved.find(replace(job.request, needs=needs))
         if answer is None:
@@ -264,7 +264,7 @@ class _Planner:
         if self._quotas.refusal(job, answer, chosen) is not None:
             return None
         self._promise(job, chosen)
-        lent_by = Counter(self._reserved[node] for node in chosen if node in self._reserved)
+        lent_by = Counter(name for name, start in lenders.items() for node in chosen if node in start.nodes)
         lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].seconds for name in lent_by))
         for name in lent_by.keys() & sooner:
             lenders[name] = lenders[name]._replace(extra_nodes=lenders[name].extra_nodes - lent_by[name])
@@ -288,14 +288,17 @@ class _Planner:
         self._limits.reserve(job)
         self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
-        self._note_reserved(job, kept)
-        self._lenders[job.name] = self._starts.get(job.job_uid, _LENDS_NOTHING)
+        free = self._note_reserved(job, kept)
+        start = self._starts.get(job.job_uid, _LENDS_NOTHING)
+        self._lenders[job.name] = start._replace(nodes=start.nodes.union(free))
         return None
 
-    def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> None:
+    def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> Sequence[str]:
+        """Note those of these nodes that are free, and return them."""
         free = [name for name in kept if not self._preemption.holds(self._fleet.holders(name))]
         self._reserved.update(dict.fromkeys(free, job.name))
         self.reserved_for_last = len(free)
+        return free
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer

@@ -49,6 +49,9 @@ class _Event(Enum):
     WAITING_JOB_ENDS = auto()
 
 
+_OF_WAITING_JOBS = frozenset({_Event.WAITING_JOB_STARTS, _Event.WAITING_JOB_ENDS})
+
+
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: a plan looks at each of thousands of nodes
 class _Freed:
     """When a node is free. There is one for each event.
@@ -93,12 +96,14 @@ class _Choice:
         nodes: their names.
         last: when the last of them is free.
         unknown: those of which it is not known when they are free: how many wait for each event.
+        not_kept: those that no job before in the queue has until then.
     """
 
     path: Path
     nodes: Sequence[str]
     last: _Freed
     unknown: Mapping[_Freed, int]
+    not_kept: frozenset[str]
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -188,7 +193,7 @@ class _Walk:
         if math.isinf(seconds):
             return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
         lends = self._lends(job, best.path, by_time) if job.request.segment_size == 1 else None
-        return self._estimate(best.last, self._known_text(best.last, job), lends)
+        return self._estimate(best.last, self._known_text(best.last, job), lends, best.not_kept)
 
     def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime) -> LendingTerms | None:
         """Return what a job lends that would start in this domain if jobs that have passed it were not asked.
@@ -222,8 +227,10 @@ class _Walk:
                 return self._estimate(best.last, self._known_text(best.last, job))
         return self._estimate(limited, f"its namespace is at its limit until {self._known_text(limited, job)}")
 
-    def _estimate(self, last: _Freed, reason: str, lends: LendingTerms | None = None) -> StartEstimate:
-        return StartEstimate(self._now + timedelta(seconds=last.seconds), reason, lends)
+    def _estimate(
+        self, last: _Freed, reason: str, lends: LendingTerms | None = None, nodes: frozenset[str] = frozenset()
+    ) -> StartEstimate:
+        return StartEstimate(self._now + timedelta(seconds=last.seconds), reason, lends, nodes)
 
     def _when_ended(self, namespace: str, nodes: int) -> _Freed | None:
         """Return when jobs of a namespace that hold so many nodes together have ended; None if it has too few."""
@@ -392,7 +399,8 @@ def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Cho
     chosen += spare[: request.spares]
     last = max((freed for _, freed in chosen), key=_order)
     unknown = Counter(freed for _, freed in chosen if math.isinf(freed.seconds))
-    return _Choice(path, [name for name, _ in chosen], last, unknown)
+    not_kept = frozenset(name for name, freed in chosen if freed.event not in _OF_WAITING_JOBS)
+    return _Choice(path, [name for name, _ in chosen], last, unknown, not_kept)
 
 
 def _most_common(causes: Mapping[_Freed, int]) -> _Freed:

@@ -72,11 +72,13 @@ class ExpectedStart(NamedTuple):
         seconds: from now on.
         lends_seconds: it lends to jobs that are expected to end within so long.
         extra_nodes: it lends so many nodes to others.
+        nodes: those that it lends.
     """
 
     seconds: float
     lends_seconds: float
     extra_nodes: int = 0
+    nodes: frozenset[str] = frozenset()
 
 
 def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> ExpectedStart | None:
@@ -91,4 +93,4 @@ def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> Exp
         return None
     until, extra_nodes = estimate.lends or LendingTerms(estimate.time)
     seconds, lends_seconds = ((time - now).total_seconds() for time in (estimate.time, until))
-    return ExpectedStart(seconds, lends_seconds, max(extra_nodes - lent, 0))
+    return ExpectedStart(seconds, lends_seconds, max(extra_nodes - lent, 0), estimate.nodes)

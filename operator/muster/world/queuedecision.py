@@ -243,8 +243,10 @@ class StartEstimate:
         time: not before it was estimated; None: not known.
         reason: what has to happen until then, or why it is not known.
         lends: to which jobs it lends what is reserved for it; None: to those that are expected to end until `time`.
+        nodes: those that it counts on, reserved or not; none that a job before it in the queue has until then.
     """
 
     time: datetime | None
     reason: str
     lends: LendingTerms | None = None
+    nodes: frozenset[str] = frozenset()

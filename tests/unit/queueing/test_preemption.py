@@ -255,6 +255,15 @@ def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> No
     assert found["s"] == Placed(("r2-0", "r2-1"), backfill=Backfill(HOUR, HOUR))
 
 
+def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
+    soon = ExpectedStart(HOUR, HOUR, nodes=frozenset({"r2-0"}))
+    jobs = [wants("soon", 4, required="rack"), wants("later", 7), lasts(wants("s", 1), 2 * HOUR)]
+    found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, starts={"soon": soon, "later": 3 * HOUR})
+    assert told(found)["s"] == "BehindInQueue", "r2-0 is reserved for the other one"
+    found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, starts={"soon": soon._replace(extra_nodes=1), "later": 3 * HOUR})
+    assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, HOUR))
+
+
 def test_all_jobs_that_pass_leave_enough_together() -> None:
     jobs = wants("big", 6), *(lasts(wants(name, 1), 2 * HOUR) for name in "stu"), lasts(wants("in-time", 1), HOUR)
     found = backfill("b1/r1:....xx", *jobs, starts={"big": ExpectedStart(HOUR, HOUR, 2)})

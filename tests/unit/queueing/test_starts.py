@@ -116,6 +116,14 @@ def test_to_which_jobs_it_lends(job: WaitingJob, lends: LendingTerms | None) -> 
     assert found.lends == lends
 
 
+def test_the_nodes_that_a_job_counts_on() -> None:
+    jobs = queue(wants("first", 2, required="rack"), wants("second", 2, required="rack"), wants("third", 4))
+    fleet = busy("b1/r1:2 b1/r2:2", a="b1-r1-0", b="b1-r2-0 b1-r2-1")
+    found = estimates(fleet, jobs, {"a": HOUR, "b": 600}, {"first": 100, "second": 100})
+    counted = {"first": {"b1-r2-0", "b1-r2-1"}, "second": set(), "third": {"b1-r1-0", "b1-r1-1"}}
+    assert {uid.removeprefix("uid-of-"): set(one.nodes) for uid, one in found.items()} == counted
+
+
 def test_the_domain_that_is_free_first_counts() -> None:
     fleet = busy("b1/r1:2 b1/r2:2", a="b1-r1-0", b="b1-r2-0 b1-r2-1")
     job = wants("job", 2, required="rack")
