@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tests.unit.lifecycle.builders import at
 
@@ -44,7 +44,7 @@ class Muster:
     plans: list[float] = field(default_factory=list)
     longest_steps: list[float] = field(default_factory=list)
     _made: int = 0
-    _lent_until: dict[str, float] = field(default_factory=dict)  # by the names of jobs that backfill
+    _lent_until: dict[str, datetime] = field(default_factory=dict)  # by the names of jobs that backfill
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Muster:
                 starts.append((runs[step[0]], step[1].answer.nodes))
                 unassigned -= len(starts[-1][1])
                 if step[1].answer.backfill is not None:
-                    self._lent_until[step[0]] = cluster.now + step[1].answer.backfill.lent_seconds
+                    self._lent_until[step[0]] = step[1].answer.backfill.lent_until
             if unassigned == len(reserved) and not timed and not self._lends_reserved:
                 break
         leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.preempted_by]
@@ -105,8 +105,8 @@ class Muster:
         since = at(run.since or 0.0)
         if self._is_preemptible(run):
             return Borrower(run.job.name, since)
-        until = at(self._lent_until[run.job.name])
-        return Borrower(run.job.name, since, place=place_of(waiting_job(run)), lent_until=until)
+        place, until = place_of(waiting_job(run)), self._lent_until[run.job.name]
+        return Borrower(run.job.name, since, place=place, lent_until=until)
 
     def _waiting_job(self, run: Run, now: float) -> WaitingJob:
         seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None

@@ -1058,8 +1058,9 @@ class GangSpec(RecordedModel):
     lent_until: Time | None = Field(
         None,
         description=(
-            "lentUntil is until when the gang keeps nodes that were reserved for others. A gang that lacks a node, or "
-            "a job that preempts it, may have them sooner. If it is absent, so may each job before it in the queue."
+            "lentUntil is until when the gang keeps nodes that were reserved for others, by the API server's clock. "
+            "A gang that lacks a node, or a job that preempts it, may have them sooner. If it is absent, so may each "
+            "job before it in the queue."
         ),
     )
     short_estimates: list[Time] = Field(

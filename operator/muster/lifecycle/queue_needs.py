@@ -146,12 +146,12 @@ def _old_nodes(world: JobWorld, record: GangSpec) -> frozenset[str]:
 
 
 def _lent_until(world: JobWorld, record: GangSpec) -> datetime | None:
-    """Return until when a job that backfills keeps its nodes; None: no longer.
+    """Return until when a job that backfills keeps its nodes, by the API server's clock; None: no longer.
 
-    A time that is far from now, because a clock has stepped, spares no job.
+    A time that is far from now, because a clock has stepped by more than its nodes are lent for, spares no job.
     """
-    until, most = record.lent_until, timedelta(seconds=MAX_LENT_SECONDS)
-    return until if until is not None and until - world.now <= most else None
+    until, most = record.lent_until, timedelta(seconds=2 * MAX_LENT_SECONDS)
+    return until if until is not None and until - world.server_now <= most else None
 
 
 def _placed(record: GangSpec) -> datetime:

@@ -19,6 +19,7 @@ longest running time for each domain there is one more reserved node, and there 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import NamedTuple
 
 from muster.placement.names import (
@@ -268,7 +269,8 @@ class _Planner:
         lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].seconds for name in lent_by))
         for name in lent_by.keys() & sooner:
             lenders[name] = lenders[name]._replace(extra_nodes=lenders[name].extra_nodes - lent_by[name])
-        return replace(answer, backfill=Backfill(seconds, lent_seconds))
+        lent_until = self._preemption.now + timedelta(seconds=lent_seconds)
+        return replace(answer, backfill=Backfill(seconds, lent_until))
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job)

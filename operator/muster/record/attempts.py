@@ -86,7 +86,7 @@ def _loan(world: JobWorld, placed: Placed) -> dict[str, Any]:
     return {
         "backfilled": True,
         "backfill_until": world.now + timedelta(seconds=placed.backfill.expected_seconds),
-        "lent_until": world.now + timedelta(seconds=placed.backfill.lent_seconds),
+        "lent_until": placed.backfill.lent_until,
     }
 
 

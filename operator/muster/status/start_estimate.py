@@ -19,7 +19,7 @@ def as_status(world: JobWorld, *, waits: bool) -> StartEstimateStatus | None:
     """
     old, record = world.job.status.start_estimate, world.gang.spec if world.gang else None
     if waits:
-        return _of_waiting(world.job, world.start_estimate, _by_api_server(world, world.now))
+        return _of_waiting(world.job, world.start_estimate, world.server_now)
     if old is None or old.started_time is not None:
         return old
     if record is None or not record.members or first_time_of(world.job) is None:

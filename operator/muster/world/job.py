@@ -6,7 +6,7 @@ Tests: tests/unit/fencing/test_survivors.py.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -221,6 +221,11 @@ class JobWorld:
     def uid(self) -> str:
         """Return the uid of the job."""
         return self.job.metadata.uid
+
+    @property
+    def server_now(self) -> datetime:
+        """Return the time by the API server's clock, as far as that is known."""
+        return self.now - timedelta(seconds=self.ahead_seconds or 0.0)
 
     @cached_property
     def gang_name(self) -> str:

@@ -15,11 +15,11 @@ class Backfill(NamedTuple):
 
     Attributes:
         expected_seconds: it holds them for so long at most, by its estimate.
-        lent_seconds: it keeps them for so long, even where those could start with them.
+        lent_until: it keeps them until then, by the API server's clock, even where those could start with them.
     """
 
     expected_seconds: float
-    lent_seconds: float
+    lent_until: datetime
 
 
 @dataclass(frozen=True, slots=True)

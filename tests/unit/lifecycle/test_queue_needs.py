@@ -16,6 +16,8 @@ from muster.lifecycle.queue_needs import (
     queue_needs,
 )
 from muster.queueing.preemption import Borrower
+from muster.record.attempts import with_new_placement
+from muster.world.queuedecision import Backfill, Placed
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -96,9 +98,18 @@ def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
     assert (holder and holder.leaves) == leaves
 
 
-@pytest.mark.parametrize(("until", "counts"), [(50, True), (100 + 48 * 3600, True), (101 + 48 * 3600, False)])
-def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool) -> None:
-    scene = Scene(a_job(), seconds=100.0).fleet(6).gang(backfilled=True, lent_until=at(until))
+@pytest.mark.parametrize("ahead", [None, 3600, -3600])
+@pytest.mark.parametrize(("until", "counts"), [(50, True), (100 + 96 * 3600, True), (101 + 96 * 3600, False)])
+def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool, ahead: float | None) -> None:
+    scene = Scene(a_job(), seconds=100.0 + (ahead or 0.0)).fleet(6).gang(backfilled=True, lent_until=at(until))
+    scene.but(ahead_seconds=ahead)
     holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
     assert isinstance(holder, Borrower)
     assert holder.lent_until == (at(until) if counts else None)
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+def test_the_record_says_until_when_nodes_are_lent_whatever_the_clock_and_the_delay(ahead: float) -> None:
+    world = Scene(a_job(), seconds=100.0 + ahead).fleet(6).but(ahead_seconds=ahead).world()
+    record = with_new_placement(world, Placed(("n0",), backfill=Backfill(60.0, at(95))), "InitialStart")
+    assert record.lent_until == at(95)

@@ -216,7 +216,8 @@ def backfill(
         f"uid-of-{name}": it if isinstance(it, ExpectedStart) else ExpectedStart(it, it) for name, it in starts.items()
     }
     waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
-    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, starts=by_uid)))
+    preemption = Preemption(now=at(0))
+    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, preemption=preemption, starts=by_uid)))
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in waiting}
 
 
@@ -252,7 +253,7 @@ def test_backfill(jobs: list[WaitingJob], starts: Mapping[str, float | ExpectedS
 def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> None:
     jobs = [wants("now", 4, required="rack"), wants("later", 4, required="rack"), lasts(wants("s", 2), HOUR)]
     found = backfill("b1/r1:..xx b1/r2:..xx", *jobs, starts={"now": 60.0, "later": HOUR})
-    assert found["s"] == Placed(("r2-0", "r2-1"), backfill=Backfill(HOUR, HOUR))
+    assert found["s"] == Placed(("r2-0", "r2-1"), backfill=Backfill(HOUR, at(HOUR)))
 
 
 def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
@@ -261,14 +262,14 @@ def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
     found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, starts={"soon": soon, "later": 3 * HOUR})
     assert told(found)["s"] == "BehindInQueue", "r2-0 is reserved for the other one"
     found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, starts={"soon": soon._replace(extra_nodes=1), "later": 3 * HOUR})
-    assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, HOUR))
+    assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
 def test_all_jobs_that_pass_leave_enough_together() -> None:
     jobs = wants("big", 6), *(lasts(wants(name, 1), 2 * HOUR) for name in "stu"), lasts(wants("in-time", 1), HOUR)
     found = backfill("b1/r1:....xx", *jobs, starts={"big": ExpectedStart(HOUR, HOUR, 2)})
     assert told(found) == {"big": "InsufficientNodes", "s": 1, "t": 1, "u": "BehindInQueue", "in-time": 1}
-    assert found["t"] == Placed(("r1-1",), backfill=Backfill(2 * HOUR, HOUR))
+    assert found["t"] == Placed(("r1-1",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,7 @@ def test_all_jobs_that_pass_leave_enough_together() -> None:
 )
 def test_nodes_are_lent_until_the_start_and_for_two_days_at_most(big: ExpectedStart, lent: float) -> None:
     found = backfill("b1/r1:..xx", wants("big", 4), lasts(wants("s", 2), 80 * HOUR), starts={"big": big})
-    assert found["s"] == Placed(("r1-0", "r1-1"), backfill=Backfill(80 * HOUR, lent))
+    assert found["s"] == Placed(("r1-0", "r1-1"), backfill=Backfill(80 * HOUR, at(lent)))
 
 
 @pytest.mark.parametrize(
