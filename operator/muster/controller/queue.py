@@ -116,7 +116,7 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
-        self._estimated_at = datetime.min.replace(tzinfo=UTC)  # by the API server's clock
+        self._known_loans: Mapping[str, PreemptionCandidate] = {}  # jobs whose nodes were lent then, by uid
         # Those that hold nodes, each with its uid.
         self._candidates: dict[Key, tuple[str, PreemptionCandidate]] = {}
         self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
@@ -330,14 +330,16 @@ class Queue:
             self._failed[uid] = decision.answer.message
             log.error("no answer for a job", job_uid=uid, exc_info=decision.answer.error)
 
-    def set_estimates(self, estimates: Mapping[str, StartEstimate], now: datetime) -> None:
-        """Set when the first jobs start, by uid, as it was estimated now."""
-        self.estimates, self._estimated_at = estimates, now
+    def set_estimates(self, estimates: Mapping[str, StartEstimate], loans: Mapping[str, PreemptionCandidate]) -> None:
+        """Set when the first jobs start, by uid, as it was estimated while these jobs had nodes that are lent."""
+        self.estimates, self._known_loans = estimates, loans
 
     def _starts(self, preemption: Preemption) -> Mapping[str, ExpectedStart]:
         """When the first jobs start, as estimated, by uid; who is absent has no known start."""
-        since = (uid for uid, job in preemption.jobs.items() if job.since >= self._estimated_at)
-        lent = sum(len(self._cluster.fleet.nodes_of(uid)) for uid in since)
+        # A time cannot say which loans are new: records are by the leader's clock, and are seen a moment later.
+        known_loans = {(uid, job.since) for uid, job in self._known_loans.items()}
+        new = (uid for uid, job in preemption.jobs.items() if (uid, job.since) not in known_loans)
+        lent = sum(len(self._cluster.fleet.nodes_of(uid)) for uid in new)
         starts = ((uid, expected_start(it, preemption.now, lent)) for uid, it in self.estimates.items())
         return {uid: start for uid, start in starts if start is not None}
 

@@ -62,16 +62,16 @@ class StartTimes:
         now = self._cluster.server_now(self._wall_clock())
         first = self._queue.first_jobs(MAX_ESTIMATED)
         if not first:
-            self._queue.set_estimates({}, now)
+            self._queue.set_estimates({}, {})
             return
         if self._clock() - self._read_at >= HISTORY_SECONDS:
             jobs = [job for job in self._cluster.jobs.store.values() if isinstance(job, TrainingJob)]
             self._queue.earlier = await in_slices(history_steps(jobs), self._clock)
             self._read_at = self._clock()
         ends = Ends(lambda holder: self._end_of(holder, now), lambda uid: self._remaining_of(uid, now))
-        steps = start_times(self._cluster.fleet, first, ends, self._queue.preemption(), now)
-        estimates = await in_slices(steps, self._clock)
-        self._queue.set_estimates(estimates, now)
+        preemption = self._queue.preemption()
+        estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
+        self._queue.set_estimates(estimates, preemption.jobs)
         for uid, estimate in estimates.items():
             job = self._cluster.job_by_uid(uid)
             if isinstance(job, TrainingJob) and is_news(job, estimate, now):

@@ -155,7 +155,7 @@ async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(
 async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
     now = datetime.now(UTC)
-    keeper.queue.set_estimates({"big": StartEstimate(now + timedelta(hours=2), "")}, now)
+    keeper.queue.set_estimates({"big": StartEstimate(now + timedelta(hours=2), "")}, {})
     keeper.queue.note_short_estimates("ns", "old", [now - timedelta(minutes=number) for number in range(3)])
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
@@ -171,15 +171,20 @@ async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper
     assert keeper.queue.decision_of("none").no_backfill_until is None  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("seconds", "passes"), [(-1, True), (1, False)])
-async def test_what_was_lent_since_the_estimate_is_no_extra_node(keeper: Keeper, seconds: int, passes: bool) -> None:
+@pytest.mark.parametrize(("known", "passes"), [(["lent"], True), ([], False), (["other"], False)])
+@pytest.mark.parametrize("seconds", [-3600, 0, 3600])
+async def test_what_was_lent_since_the_estimate_is_no_extra_node(
+    keeper: Keeper, known: list[str], seconds: int, passes: bool
+) -> None:
+    """The clock of the records is ahead or behind."""
     now = datetime.now(UTC)
     keeper.fleet.occupy("lent", "lent", frozenset({"n0"}))
-    lent = Borrower("ns/lent", now, place=(0, now, "ns/lent"), lent_until=now + timedelta(hours=1))
+    since, over = now + timedelta(seconds=seconds), now + timedelta(hours=1)
+    lent = Borrower("ns/lent", since, place=(0, now, "ns/lent"), lent_until=over)
     keeper.queue.set_preemption_candidate(("ns", "lent"), "lent", lent)
     begins = now + timedelta(hours=2)
     estimate = StartEstimate(begins, "", LendingTerms(begins, extra_nodes=1))
-    keeper.queue.set_estimates({"big": estimate}, now - timedelta(seconds=seconds))
+    keeper.queue.set_estimates({"big": estimate}, dict.fromkeys(known, lent))
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))
     await until(lambda: keeper.queue.decision_of("small"))
