@@ -116,6 +116,8 @@ class Queue:
         self._gave_back: dict[Key, tuple[str, int]] = {}  # uid, and attempt of the record that says so
         self.earlier: Mapping[str, Sequence[float]] = {}  # for how long ended jobs held nodes, by namespace
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
+        self._is_outdated = False  # nodes, or places in the queue, have become free since: jobs may start sooner
+        self._is_used = False  # a plan has gone by the estimates
         self._known_loans: Mapping[str, PreemptionCandidate] = {}  # jobs whose nodes were lent then, by uid
         # Those that hold nodes, each with its uid.
         self._candidates: dict[Key, tuple[str, PreemptionCandidate]] = {}
@@ -123,7 +125,7 @@ class Queue:
         self.preemptors: dict[Key, _Preemptor] = {}  # jobs that have running ones leave, and have not begun
         self._without_room: set[str] = set()  # namespaces with a job that a ResourceQuota keeps waiting
         cluster.quotas.store.subscribe(self._quota_changed)
-        bus.nodes_freed.subscribe(self.replan)
+        bus.nodes_freed.subscribe(self._nodes_freed)
         bus.reservation_unused.subscribe(self._charge)
 
     def expect(self, keys: list[Key]) -> None:
@@ -144,8 +146,10 @@ class Queue:
             self.set_waiting(key, self._uids[key], None)
         entry = self._entries.get(job_uid)
         if waiting != (entry.waiting if entry else None):
-            self._decisions.pop(job_uid, None)  # what was promised is the answer to another question
+            old = self._decisions.pop(job_uid, None)  # what was promised is the answer to another question
             self._stale.set()
+            if job_uid in self.estimates and not _passes(old):
+                self._outdate_estimates()
             if waiting is None:
                 del self._entries[job_uid]
                 del self._uids[key]
@@ -333,9 +337,26 @@ class Queue:
     def set_estimates(self, estimates: Mapping[str, StartEstimate], loans: Mapping[str, PreemptionCandidate]) -> None:
         """Set when the first jobs start, by uid, as it was estimated while these jobs had nodes that are lent."""
         self.estimates, self._known_loans = estimates, loans
+        if self._is_outdated:
+            self._stale.set()  # jobs may pass again
+        self._is_outdated = self._is_used = False
+
+    def _outdate_estimates(self) -> None:
+        self._is_outdated = self._is_used  # one plan goes by each estimate, or no job would pass on a busy fleet
+
+    def _nodes_freed(self) -> None:
+        self._outdate_estimates()
+        self.replan()
 
     def _starts(self, preemption: Preemption) -> Mapping[str, ExpectedStart]:
-        """When the first jobs start, as estimated, by uid; who is absent has no known start."""
+        """When the first jobs start, as estimated, by uid; who is absent has no known start.
+
+        None has one that was estimated before a job ended, or another one left the queue: who passed by that would be
+        lent nodes for too long.
+        """
+        self._is_used = True
+        if self._is_outdated:
+            return {}
         # A time cannot say which loans are new: records are by the leader's clock, and are seen a moment later.
         known_loans = {(uid, job.since) for uid, job in self._known_loans.items()}
         new = (uid for uid, job in preemption.jobs.items() if (uid, job.since) not in known_loans)
@@ -402,6 +423,10 @@ def _count_pending(decisions: Iterable[QueueDecision]) -> None:
     _pending.clear()
     for reason, count in Counted(answer.reason for answer in answers if isinstance(answer, NotPlaced)).items():
         _pending.labels(reason).set(count)
+
+
+def _passes(decision: QueueDecision | None) -> bool:
+    return decision is not None and isinstance(decision.answer, Placed) and decision.answer.backfill is not None
 
 
 def _with_backfill_closed(

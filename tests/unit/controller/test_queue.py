@@ -191,6 +191,29 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(
     assert isinstance(keeper.answer("small"), Placed) == passes
 
 
+@pytest.mark.parametrize("are_nodes", [True, False], ids=["nodes", "a place in the queue"])
+async def test_no_job_passes_by_an_estimate_that_is_older_than_what_has_become_free(
+    keeper: Keeper, are_nodes: bool
+) -> None:
+    keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
+    late = StartEstimate(datetime.now(UTC) + timedelta(hours=2), "")
+    estimates = {"big": late, "older": late}
+    keeper.put("older", 3)
+    keeper.put("big", 3)
+    keeper.queue.set_estimates(estimates, {})
+    await until(lambda: keeper.queue.decision_of("big"))
+    if are_nodes:
+        keeper.queue._bus.nodes_freed.publish()
+    else:
+        keeper.queue.set_waiting(("ns", "older"), "older", None)
+    keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
+    await until(lambda: keeper.queue.decision_of("small"))
+    assert keeper.answer("small").reason == "BehindInQueue"
+    keeper.queue.set_estimates(estimates, {})
+    keeper.queue._bus.nodes_freed.publish()
+    await until(lambda: isinstance(keeper.answer("small"), Placed))
+
+
 async def _outranks(keeper: Keeper, clock: list[float]) -> None:
     """Job urgent waits for the nodes of one that has begun to leave."""
     keeper.queue._clock = lambda: clock[0]
