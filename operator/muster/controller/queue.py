@@ -118,7 +118,7 @@ class Queue:
         self.estimates: Mapping[str, StartEstimate] = {}  # when the first jobs start, by uid
         self._is_outdated = False  # nodes, or places in the queue, have become free since: jobs may start sooner
         self._is_used = False  # a plan has gone by the estimates
-        self._known_loans: Mapping[str, PreemptionCandidate] = {}  # jobs whose nodes were lent then, by uid
+        self._known_loans: Mapping[str, Borrower] = {}  # jobs whose nodes were lent then, by uid
         # Those that hold nodes, each with its uid.
         self._candidates: dict[Key, tuple[str, PreemptionCandidate]] = {}
         self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
@@ -334,7 +334,7 @@ class Queue:
             self._failed[uid] = decision.answer.message
             log.error("no answer for a job", job_uid=uid, exc_info=decision.answer.error)
 
-    def set_estimates(self, estimates: Mapping[str, StartEstimate], loans: Mapping[str, PreemptionCandidate]) -> None:
+    def set_estimates(self, estimates: Mapping[str, StartEstimate], loans: Mapping[str, Borrower]) -> None:
         """Set when the first jobs start, by uid, as it was estimated while these jobs had nodes that are lent."""
         self.estimates, self._known_loans = estimates, loans
         if self._is_outdated:

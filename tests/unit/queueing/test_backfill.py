@@ -9,7 +9,7 @@ from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import wants
 
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.preemption import Preemption, PreemptionCandidate, place_of
+from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob, expected_start
@@ -26,7 +26,7 @@ class Case:
     fleet: Fleet
     waiting: list[WaitingJob]
     ends: dict[str, float]  # of holders, in seconds from now
-    passed: dict[str, PreemptionCandidate] = field(default_factory=dict)
+    passed: dict[str, Borrower] = field(default_factory=dict)
     lent: int = 0  # nodes that jobs which have passed hold
 
     @property
@@ -54,7 +54,7 @@ class Case:
             if answer.backfill is not None:
                 event("passes")
                 until = answer.backfill.lent_until
-                self.passed[uid] = PreemptionCandidate(job.name, NOW, place=place_of(job), lent_until=until)
+                self.passed[uid] = Borrower(job.name, NOW, place=place_of(job), lent_until=until)
                 self.lent += job.needs
 
     def estimates(self) -> Mapping[str, StartEstimate]:

@@ -57,7 +57,7 @@ def test_what_a_plan_remembers_changes_no_answer(case: Case, holders: list[str],
             answers.append(answer)
             if len(answers) == count:
                 hold(dict.fromkeys(held, ""))
-        return answers, preemption.to
+        return answers, preemption.preempted_by
 
     found = answers()
     with pytest.MonkeyPatch.context() as patch:
