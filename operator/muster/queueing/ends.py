@@ -186,7 +186,8 @@ def _by_steps(job: TrainingJob, now: datetime | None) -> RemainingTime | None:
     since = _seconds_since(goodput, now) if job.status.state in _TRAINS else 0.0
     detail = f"step {step} of {total}, {pace:.3g} s each"
     if step >= total:
-        return RemainingTime(-since, EndBasis.STEPS, detail)
+        # It trains beyond that, where totalSteps was lowered: then it is late by these steps, too.
+        return RemainingTime(-since - (step - total) * pace, EndBasis.STEPS, detail)
     if since > max(STILL_SECONDS, STILL_STEPS * pace):
         return RemainingTime(None, EndBasis.STEPS, f"no step for {since / 60:.0f} min")
     # What is later than that moves the end.

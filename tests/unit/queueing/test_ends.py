@@ -74,9 +74,10 @@ def test_not_known(job: TrainingJob, detail: str) -> None:
         (trains(spec=expects(3600 - 60)), 60),
         (trains(spec=expects(3600 - 1200)), 1200),
         (trains(**steps(5000, 5000), until=-60), 60),
-        (trains(**steps(5000, 4000), until=-1200), 1200),
+        (trains(**steps(5000, 5000), until=-1200), 1200),
+        (trains(**steps(5000, 4000), until=-10), 2010),
     ],
-    ids=["expected, a minute", "expected", "steps, a minute", "total that shrank"],
+    ids=["expected, a minute", "expected", "steps, a minute", "steps", "steps that go on beyond a total that shrank"],
 )
 def test_an_end_that_has_passed(job: TrainingJob, late: float) -> None:
     end = end_of(job, HOURS, NOW)
