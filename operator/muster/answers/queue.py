@@ -52,6 +52,7 @@ class HolderRow(ApiModel):
     state: str
     nodes: int
     gives_way: bool = Field(False, description="Whether it is preemptible or backfills.")
+    lent_until: Time | None = Field(None, description="Until when it gives way to none before it; left out: it does.")
     ends: Time | None = Field(None, description="When it ends, by what is said of it; left out: not known.")
     overdue_since: Time | None = Field(None, description="When it should have ended; left out: it is not late.")
     why: str = Field(description="What the end follows from, or why it is not known.")
@@ -227,6 +228,7 @@ def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datet
         state=job.status.state,
         nodes=sum(map(bool, job.status.nodes)),
         gives_way=bool(loan),
+        lent_until=_lent_until(job, now),
         ends=end.time,
         overdue_since=end.overdue_since,
         why=f"{loan and f'{loan}; '}{late}{basis}{end.detail}",
@@ -239,22 +241,30 @@ def loan_text(job: TrainingJob, now: datetime) -> str:
         return "it is preemptible, and gives way to jobs that are not"
     if not job.status.backfilled:
         return ""
-    seconds = (job.status.lent_until - now).total_seconds() if job.status.lent_until is not None else 0.0
-    keeps = f"keeps its nodes for {duration(seconds)}, then" if seconds > 0 else "and"
+    until = _lent_until(job, now)
+    keeps = "and" if until is None else f"keeps its nodes for {duration((until - now).total_seconds())}, then"
     return f"it backfills, {keeps} gives way to jobs before it in the queue"
+
+
+def _lent_until(job: TrainingJob, now: datetime) -> datetime | None:
+    until = job.status.lent_until
+    return until if until is not None and until > now else None
 
 
 def head_text(it: QueueView) -> str:
     """Say in a line how many jobs wait and how many nodes are held."""
     where = f"namespace {it.namespace}" if it.namespace else "all namespaces"
     waits, holds = sum(row.nodes for row in it.queue), sum(row.nodes for row in it.holders)
-    reserved, lent = sum(row.reserved for row in it.queue), sum(row.nodes for row in it.holders if row.gives_way)
+    reserved, promised = sum(row.reserved for row in it.queue), sum(row.nodes for row in it.holders if row.lent_until)
+    lent = sum(row.nodes for row in it.holders if row.gives_way) - promised
     parts = [
         f"{count(len(it.queue), 'job')} {'waits' if len(it.queue) == 1 else 'wait'} for {count(waits, 'node')}",
         f"{count(len(it.holders), 'job')} {'holds' if len(it.holders) == 1 else 'hold'} {holds}",
     ]
     if lent:
-        parts.append(f"{lent} of these {'is' if lent == 1 else 'are'} lent")
+        parts.append(f"{lent} of these until other jobs need them")
+    if promised:
+        parts.append(f"{promised} of these are lent for a while")
     if reserved:
         parts.append(f"{count(reserved, 'free node')} {'is' if reserved == 1 else 'are'} reserved")
     return f"{where}: {', '.join(parts)}; times are UTC"

@@ -141,7 +141,17 @@ def test_who_gives_way_is_shown() -> None:
         "spot": "it is preemptible, and gives way to jobs that are not",
         "small": "it backfills, and gives way to jobs before it in the queue",
     }
-    assert "5 jobs hold 8, 4 of these are lent, 3 free nodes are reserved" in head_text(view)
+    assert "5 jobs hold 8, 4 of these until other jobs need them, 3 free nodes are reserved" in head_text(view)
+
+
+def test_nodes_that_are_lent_for_a_time_are_not_said_to_be_given_back_before() -> None:
+    until = NOW + timedelta(hours=2)
+    (holder,) = (view := viewed([a_named("small", backfilled=True, lentUntil=rfc3339(until))])).holders
+    assert (holder.gives_way, holder.lent_until) == (True, until)
+    assert "1 job holds 2, 2 of these are lent for a while;" in head_text(view)
+    (holder,) = (view := viewed([a_named("small", backfilled=True, lentUntil=ago(5))])).holders
+    assert holder.lent_until is None
+    assert "1 job holds 2, 2 of these until other jobs need them;" in head_text(view)
 
 
 def test_an_estimate_of_an_earlier_wait_is_not_shown() -> None:

@@ -240,6 +240,13 @@ def test_it_keeps_what_is_lent_to_it_until_the_time_is_over(training: Jobs) -> N
     assert not job.notes("Preempted")
 
 
+def test_one_that_is_made_preemptible_is_promised_no_time(training: Jobs) -> None:
+    job = a_queue(training, script=steps(400), **expects(100))
+    job.until(lambda: "lentUntil" in job.job("small").get("status", {}))
+    job.edit("small", PREEMPTIBLE)
+    job.until(lambda: "lentUntil" not in job.job("small")["status"], 30.0)
+
+
 def test_a_leave_before_its_time_is_over_is_no_short_estimate(training: Jobs) -> None:
     job = a_queue(training, script=steps(400, every=10, answers=OnRequest.ENDS_WELL), **expects(100))
     job.until(lambda: job.job("small").get("status", {}).get("backfilled"))
