@@ -58,6 +58,12 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
         return f"{nodes_text(_needs(job, answer))} {verb_for(_needs(job, answer))} promised to it"
     helps = next(would_help(job, answer), "")
     rest = f"; would help: {shortened_text(helps, MAX_REMEDY_LENGTH)}" if helps else ""
+    if decision.lent is not None:
+        lent = decision.lent
+        rest += (
+            f"; {nodes_text(lent.nodes)} of what is reserved for it {verb_for(lent.nodes)} lent to jobs that have "
+            f"passed it, until {lent.until:%Y-%m-%d %H:%M} UTC at the latest"
+        )
     if decision.queued > 1:
         rest += f"; number {decision.position} of {decision.queued} in the queue"
     if decision.payer is Payer.JOB:

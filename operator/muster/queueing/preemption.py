@@ -149,6 +149,12 @@ class Preemption:
         """The uids of those that may give way to a waiting job, now or later."""
         return frozenset(uid for uid, holder in self.jobs.items() if self._owes(uid, holder, job))
 
+    def lent_until(self, holders: Collection[str], job: WaitingJob) -> datetime | None:
+        """Until when one of these keeps what it has to give back to a waiting job later; None: none does."""
+        keeping = (self.jobs[uid] for uid in holders if uid in self.jobs and self._owes(uid, self.jobs[uid], job))
+        until = (holder.lent_until for holder in keeping if self._keeps(holder, job))
+        return max(filter(None, until), default=None)
+
     def in_order(self, uids: Iterable[str]) -> list[str]:
         """Such jobs in the order in which they give way: who leaves already comes first, then who has run least."""
 

@@ -49,7 +49,7 @@ from muster.queueing.preemption import (
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import ExpectedStart, WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import Backfill, NotPlaced, Placed, QueueDecision
+from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
@@ -151,7 +151,8 @@ def plan_steps(
         # Those that it would preempt come before it now.
         answer = yield from _guarded(planner, job if payer is None else replace(job, preempts_by=""))
         payer = None if job.replacement else payer
-        yield job.job_uid, QueueDecision(position, len(queue), answer, payer, planner.reserved_for_last)
+        reserved_for_it, lent = planner.reserved_for_last, planner.lent_of_last
+        yield job.job_uid, QueueDecision(position, len(queue), answer, payer, reserved_for_it, lent=lent)
 
 
 def _guarded(planner: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
@@ -174,6 +175,7 @@ class _Planner:
 
     Attributes:
         reserved_for_last: how many free nodes are reserved for the job that was answered last.
+        lent_of_last: what is lent of the nodes that are reserved for it.
     """
 
     def __init__(
@@ -198,13 +200,14 @@ class _Planner:
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self.reserved_for_last = 0
+        self.lent_of_last: LentNodes | None = None
         # Namespaces with a job that its limit or a quota keeps waiting: what a job there leaves may go to that one.
         self._without_room: set[str] = set()
         self._reserved = reserved  # node -> for which job
 
     def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
         """Return the answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
-        self.reserved_for_last = 0
+        self.reserved_for_last, self.lent_of_last = 0, None
         answer = yield from self._answer(job)
         if isinstance(answer, OverLimit | OverQuota) and answer.ever:
             self._without_room.add(job.namespace)
@@ -293,6 +296,7 @@ class _Planner:
         free = self._note_reserved(job, kept)
         start = self._starts.get(job.job_uid, _LENDS_NOTHING)
         self._lenders[job.name] = start._replace(nodes=start.nodes.union(free))
+        self._note_lent(job, kept)
         return None
 
     def _note_reserved(self, job: WaitingJob, kept: Iterable[str]) -> Sequence[str]:
@@ -301,6 +305,11 @@ class _Planner:
         self._reserved.update(dict.fromkeys(free, job.name))
         self.reserved_for_last = len(free)
         return free
+
+    def _note_lent(self, job: WaitingJob, kept: Iterable[str]) -> None:
+        times = [self._preemption.lent_until(self._fleet.holders(name), job) for name in kept]
+        lent = [time for time in times if time is not None]
+        self.lent_of_last = LentNodes(len(lent), max(lent)) if lent else None
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer

@@ -328,7 +328,7 @@ class _Walk:
         if last.event is _Event.NOTHING:
             return "its nodes are free"
         if last.event is _Event.HOLDERS_GIVE_WAY:
-            return _GIVE_WAY
+            return f"nodes are lent to {name} until then" if last.uid else _GIVE_WAY
         if last.event is _Event.WAITING_JOB_STARTS:
             return f"{name} {_for(name, 'starts')}, before it in the queue"
         if last.event is _Event.WAITING_JOB_ENDS:

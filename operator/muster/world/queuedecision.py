@@ -199,6 +199,18 @@ class Payer(StrEnum):
     NAMESPACE = "Namespace"
 
 
+class LentNodes(NamedTuple):
+    """Nodes reserved for a job that others, which have passed it, keep for a while.
+
+    Attributes:
+        nodes: how many.
+        until: when all of these jobs may be asked to leave.
+    """
+
+    nodes: int
+    until: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class QueueDecision:
     """A waiting job's place in the queue, and the last plan's answer to its request, if the plan reached it.
@@ -212,6 +224,7 @@ class QueueDecision:
         reserved: free nodes that are reserved for it.
         no_backfill_until: until when it passes no reservation, because estimates of its namespace were too short; None:
             that keeps it from none.
+        lent: nodes reserved for it that others keep for a while; None: there are none.
     """
 
     position: int
@@ -220,6 +233,7 @@ class QueueDecision:
     payer: Payer | None = None
     reserved: int = 0
     no_backfill_until: datetime | None = None
+    lent: LentNodes | None = None
 
 
 class LendingTerms(NamedTuple):

@@ -23,6 +23,7 @@ from muster.queueing.remedies import remedies
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import (
     DomainCount,
+    LentNodes,
     Nearest,
     NotPlaced,
     Placed,
@@ -320,6 +321,12 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
             QueueDecision(1, 1, NotPlaced("InsufficientNodes", "needs 16 nodes: 14 are free.", short(16, 14, 20))),
             "needs 16 nodes: 14 are free; would help: 2 more nodes that it can use",
             id="alone",
+        ),
+        pytest.param(
+            QueueDecision(1, 1, lacking(None), lent=LentNodes(2, at(0))),
+            "needs nodes: there are too few; 2 nodes of what is reserved for it are lent to jobs that have passed it, "
+            "until 2026-01-01 00:00 UTC at the latest",
+            id="nodes are lent",
         ),
         pytest.param(
             QueueDecision(1, 1, lacking(None), no_backfill_until=at(0)),

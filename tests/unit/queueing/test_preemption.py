@@ -19,7 +19,7 @@ from muster.queueing.preemption import MAX_PREEMPTORS, Borrower, Preemption, Vic
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import ExpectedStart, WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import Backfill, NotPlaced, Placed, Preemptor, Refusal, RefusalKind
+from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, Preemptor, Refusal, RefusalKind
 
 
 def fleet_of(text: str) -> Fleet:
@@ -299,6 +299,20 @@ def test_who_backfills_keeps_its_nodes_for_as_long_as_they_are_lent(
     preemption = Preemption({"b": holder}, now=at(now))
     list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
     assert bool(preemption.preempted_by) == (gives or now >= 100 or leaves)
+
+
+@pytest.mark.parametrize(
+    ("job", "now", "lent"),
+    [
+        pytest.param(wants("older", 4, seconds=1), 99, LentNodes(2, at(100)), id="for a while"),
+        pytest.param(wants("older", 4, seconds=1), 100, None, id="it leaves now"),
+        pytest.param(wants("younger", 4, seconds=9), 99, None, id="it has not passed this one"),
+    ],
+)
+def test_who_waits_knows_what_is_lent_of_its_nodes(job: WaitingJob, now: int, lent: LentNodes | None) -> None:
+    holder = Borrower("default/b", at(0), place=(0, at(5), "default/b"), lent_until=at(100))
+    steps = plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=Preemption({"b": holder}, now=at(now)))
+    assert dict(filter(None, steps))[job.job_uid].lent == lent
 
 
 def test_what_is_lent_counts_as_reserved() -> None:

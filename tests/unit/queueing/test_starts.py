@@ -313,6 +313,11 @@ def test_a_job_counts_as_gone_for_those_to_which_it_gives_way(
     assert starts(fleet, [job], {"a": 600, "p": HOUR}, giving={"p": holder})["job"][0] == seconds
 
 
+def test_a_job_that_waits_for_what_is_lent_knows_to_which_job() -> None:
+    found = starts(busy("b1/r1:2", p="b1-r1-0"), [wants("job", 2, seconds=1)], {"p": HOUR}, giving={"p": LENT})
+    assert found == {"job": (1800, "nodes are lent to default/p until then")}
+
+
 @pytest.mark.parametrize(("leaves", "seconds"), [(True, 0), (False, HOUR)])
 def test_a_limit_is_waited_for_until_jobs_leave(leaves: bool, seconds: float) -> None:
     fleet = busy("b1/r1:4", p="b1-r1-0 b1-r1-1")
