@@ -7,6 +7,7 @@ from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, Waiting
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
 from muster.queueing.phrases import nodes_text, shortened_text, verb_for
+from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
 from muster.queueing.remedies import remedies, would_help
 from muster.world.queuedecision import NotPlaced, Payer, Placed, QueueDecision, RefusalKind
@@ -72,6 +73,12 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
         rest += (
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not start"
+        )
+    no_estimate = job.spec.queueing.expected_duration_seconds is None
+    if isinstance(answer, Behind) and no_estimate and decision.no_backfill_until is None:
+        rest += (
+            "; to pass where it ends before the reserved nodes are needed, give it an estimate "
+            "(spec.queueing.expectedDurationSeconds)"
         )
     if decision.no_backfill_until is not None:
         rest += (

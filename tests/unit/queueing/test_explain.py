@@ -334,6 +334,12 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
             "estimates were too short within a day",
             id="backfill is closed",
         ),
+        pytest.param(
+            QueueDecision(2, 2, Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {})),
+            "needs 1 node: it is reserved for default/a; number 2 of 2 in the queue; to pass where it ends before the "
+            "reserved nodes are needed, give it an estimate (spec.queueing.expectedDurationSeconds)",
+            id="behind another",
+        ),
         pytest.param(QueueDecision(1, 1, lacking(None)), "needs nodes: there are too few", id="nothing is known"),
         pytest.param(
             QueueDecision(1, 1, NotPlaced("NeverFits", "needs 16 nodes: 9 are suitable", short(16, 4, 9, ever=False))),
