@@ -65,6 +65,11 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
             f"; {nodes_text(lent.nodes)} of what is reserved for it {verb_for(lent.nodes)} lent to jobs that have "
             f"passed it, until {lent.until:%Y-%m-%d %H:%M} UTC at the latest"
         )
+    if decision.preempts_from is not None:
+        rest += (
+            "; jobs of lower priority keep their nodes for a while (spec.queueing.preemption of FleetPolicy default), "
+            f"the first of them until {decision.preempts_from:%Y-%m-%d %H:%M} UTC"
+        )
     if decision.queued > 1:
         rest += f"; number {decision.position} of {decision.queued} in the queue"
     if decision.payer is Payer.JOB:

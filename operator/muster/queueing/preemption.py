@@ -110,8 +110,11 @@ class Victim:
 
     def may_be_preempted_by(self, job: WaitingJob, now: datetime) -> bool:
         """Whether a waiting job may have its nodes."""
-        outranks = bool(job.preempts_by) and not job.preemptible and job.priority > self.priority
-        return outranks and (self.leaves or now >= self.exempt_until)
+        return self.is_outranked_by(job) and (self.leaves or now >= self.exempt_until)
+
+    def is_outranked_by(self, job: WaitingJob) -> bool:
+        """Whether a waiting job may have its nodes, now or later."""
+        return bool(job.preempts_by) and not job.preemptible and job.priority > self.priority
 
     def cost(self, now: datetime) -> tuple[bool, int, int]:
         """What decides between jobs of one priority and size; the one with less gives way first."""
@@ -197,6 +200,11 @@ class Preemption:
 
         outranked = (uid for uid, victim in self.victims.items() if victim.may_be_preempted_by(job, self.now))
         return sorted((uid for uid in outranked if self.victims[uid].namespace not in spared), key=rank)
+
+    def preempts_from(self, job: WaitingJob) -> datetime | None:
+        """From when on a waiting job may preempt one more job than now; None: it may preempt all that it outranks."""
+        outranked = (victim for victim in self.victims.values() if victim.is_outranked_by(job) and not victim.leaves)
+        return min((it.exempt_until for it in outranked if it.exempt_until > self.now), default=None)
 
     def toll(self, uids: Collection[str]) -> tuple[int, int, int]:
         """What it costs that these jobs give way: of those with nodes of their own that do not leave already the

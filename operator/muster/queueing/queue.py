@@ -19,7 +19,7 @@ longest running time for each domain there is one more reserved node, and there 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from muster.placement.names import (
@@ -151,8 +151,9 @@ def plan_steps(
         # Those that it would preempt come before it now.
         answer = yield from _guarded(planner, job if payer is None else replace(job, preempts_by=""))
         payer = None if job.replacement else payer
-        reserved_for_it, lent = planner.reserved_for_last, planner.lent_of_last
-        yield job.job_uid, QueueDecision(position, len(queue), answer, payer, reserved_for_it, lent=lent)
+        of_it = planner.of_last
+        decision = QueueDecision(position, len(queue), answer, payer, of_it.reserved)
+        yield job.job_uid, replace(decision, lent=of_it.lent, preempts_from=of_it.preempts_from)
 
 
 def _guarded(planner: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
@@ -170,12 +171,26 @@ class _Way(NamedTuple):
     giving: frozenset[str]
 
 
+@dataclass(slots=True)
+class _Besides:
+    """What is said of a waiting job besides its answer.
+
+    Attributes:
+        reserved: how many free nodes are reserved for it.
+        lent: what is lent of the other nodes that are reserved for it.
+        preempts_from: from when on it may preempt more jobs than now.
+    """
+
+    reserved: int = 0
+    lent: LentNodes | None = None
+    preempts_from: datetime | None = None
+
+
 class _Planner:
     """Answers one job after the other, and remembers what those before it have left.
 
     Attributes:
-        reserved_for_last: how many free nodes are reserved for the job that was answered last.
-        lent_of_last: what is lent of the nodes that are reserved for it.
+        of_last: what else is said of the job that was answered last.
     """
 
     def __init__(
@@ -199,15 +214,14 @@ class _Planner:
         self._quotas = quotas
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
-        self.reserved_for_last = 0
-        self.lent_of_last: LentNodes | None = None
+        self.of_last = _Besides()
         # Namespaces with a job that its limit or a quota keeps waiting: what a job there leaves may go to that one.
         self._without_room: set[str] = set()
         self._reserved = reserved  # node -> for which job
 
     def answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
         """Return the answer of the next job. Its nodes are given away, or reserved, for the jobs behind it."""
-        self.reserved_for_last, self.lent_of_last = 0, None
+        self.of_last = _Besides()
         answer = yield from self._answer(job)
         if isinstance(answer, OverLimit | OverQuota) and answer.ever:
             self._without_room.add(job.namespace)
@@ -303,13 +317,13 @@ class _Planner:
         """Note those of these nodes that are free, and return them."""
         free = [name for name in kept if not self._preemption.holds(self._fleet.holders(name))]
         self._reserved.update(dict.fromkeys(free, job.name))
-        self.reserved_for_last = len(free)
+        self.of_last.reserved = len(free)
         return free
 
     def _note_lent(self, job: WaitingJob, kept: Iterable[str]) -> None:
         times = [self._preemption.lent_until(self._fleet.holders(name), job) for name in kept]
         lent = [time for time in times if time is not None]
-        self.lent_of_last = LentNodes(len(lent), max(lent)) if lent else None
+        self.of_last.lent = LentNodes(len(lent), max(lent)) if lent else None
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
@@ -326,6 +340,7 @@ class _Planner:
         if over_quota is not None:
             return over_quota
         self._promise(job, chosen)
+        self.of_last.preempts_from = None
         self._note_reserved(job, chosen)
         holders = {uid: preemption.holder(uid) for uid in giving}
         asked = frozenset(uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes)
@@ -349,6 +364,7 @@ class _Planner:
         if self._preemptors >= MAX_PREEMPTORS or len(self._blocked) > MAX_PREEMPTORS:
             return []
         self._preemptors += 1
+        self.of_last.preempts_from = self._preemption.preempts_from(job)
         return self._preemption.victims_of(job, self._without_room)
 
     def _best_way(self, job: WaitingJob, lent: Sequence[str]) -> Generator[None, None, _Way | None]:

@@ -225,6 +225,7 @@ class QueueDecision:
         no_backfill_until: until when it passes no reservation, because estimates of its namespace were too short; None:
             that keeps it from none.
         lent: nodes reserved for it that others keep for a while; None: there are none.
+        preempts_from: from when on it may preempt one more of the jobs that it outranks; None: no time limits that.
     """
 
     position: int
@@ -234,6 +235,7 @@ class QueueDecision:
     reserved: int = 0
     no_backfill_until: datetime | None = None
     lent: LentNodes | None = None
+    preempts_from: datetime | None = None
 
 
 class LendingTerms(NamedTuple):

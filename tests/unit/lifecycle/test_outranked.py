@@ -80,7 +80,8 @@ def test_it_keeps_its_nodes_for_a_while(training: Jobs) -> None:
     job = training(script=steps(900))
     may_preempt(job, URGENT, minRunSeconds=200)
     comes(job)
-    job.run(150)
+    job.until(lambda: "jobs of lower priority keep their nodes for a while" in str(job.job("other").get("status")), 60)
+    job.run(140)
     assert job.record.evacuation is None
     job.until(lambda: job.record.evacuation is not None, 100)
 

@@ -335,6 +335,12 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
             id="backfill is closed",
         ),
         pytest.param(
+            QueueDecision(1, 1, lacking(None), preempts_from=at(0)),
+            "needs nodes: there are too few; jobs of lower priority keep their nodes for a while "
+            "(spec.queueing.preemption of FleetPolicy default), the first of them until 2026-01-01 00:00 UTC",
+            id="it may preempt none yet",
+        ),
+        pytest.param(
             QueueDecision(2, 2, Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {})),
             "needs 1 node: it is reserved for default/a; number 2 of 2 in the queue; to pass where it ends before the "
             "reserved nodes are needed, give it an estimate (spec.queueing.expectedDurationSeconds)",
