@@ -45,8 +45,10 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     made.restarts(run, "backoffLimit", run.pop_field("backoffLimit", int), notes)
     made.restarts(elastic, "maxRestarts", elastic.pop_field("maxRestarts", int), notes)
     priority = scheduling.pop_field("priorityClass", str)
-    for _, template, _ in made.parts if priority else ():
-        template["spec"].setdefault("priorityClassName", priority)
+    templates = [template["spec"] for _, template, _ in made.parts] if priority else []
+    if {template.setdefault("priorityClassName", priority) for template in templates} - {priority}:
+        why = "the template names another PriorityClass, which counts"
+        notes.leave_out(scheduling.at("priorityClass"), priority, why)
     made.processes = str(elastic.pop_field("nProcPerNode") or spec.pop_field("nprocPerNode") or "auto")
     if made.processes.isdecimal() and "Master" in kinds:
         made.given = {"WORLD_SIZE": str(made.nodes * int(made.processes))}

@@ -99,7 +99,7 @@ _TO_CHECK = {
     "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": "--constraint/C=",
     "spec.placement.avoidNodes has the names of such nodes": "--exclude/x=",
     "a level of the topology is chosen by spec.placement.required": "--switches=",
-    "spec.template.spec.priorityClassName orders the queue": "--qos/q=",
+    "spec.template.spec.priorityClassName orders the queue; a preemptible QOS is spec.queueing.preemptible": "--qos/q=",
 }
 _REFUSED = {
     "write one job for each, or let a workflow engine create them": "--array/a=",

@@ -107,6 +107,18 @@ def test_a_field_that_nobody_knows_is_told() -> None:
     assert any(note.startswith("spec.replicatedJobs[0].template.spec.newer: b:") for note in found.notes.left_out)
 
 
+def test_a_priority_class_that_the_template_overrides_is_told() -> None:
+    (source,) = objects("pytorchjob-master-and-workers")
+    for replica in source["spec"]["pytorchReplicaSpecs"].values():
+        replica["template"]["spec"]["priorityClassName"] = "urgent"
+    (found,) = convert_objects([source])
+    assert found is not None
+    assert [note for note in found.notes.left_out if "PriorityClass" in note] == [
+        "spec.runPolicy.schedulingPolicy.priorityClass: training-high: the template names another PriorityClass, which "
+        "counts"
+    ]
+
+
 def test_run_policy() -> None:
     found = result("pytorchjob-master-and-workers")
     spec = job("pytorchjob-master-and-workers")["spec"]

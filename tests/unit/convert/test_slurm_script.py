@@ -135,7 +135,7 @@ def test_lines_behind_the_first_command_are_not_read_as_sbatch_does_not() -> Non
         ("--mail-user=a@example.org", "no mail is sent"),
         ("--constraint=a100", "nodes are chosen by spec.template.spec.nodeSelector"),
         ("--exclude=n1,n2", "spec.placement.avoidNodes has the names of such nodes"),
-        ("--qos=high", "spec.template.spec.priorityClassName orders the queue"),
+        ("--qos=high", "spec.template.spec.priorityClassName orders the queue; a preemptible QOS is spec.queueing."),
         ("--dependency=singleton", "no two jobs of a namespace have one name"),
     ],
 )
