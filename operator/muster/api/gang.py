@@ -1045,7 +1045,7 @@ class GangSpec(RecordedModel):
         description=(
             "backfilled is whether the gang got nodes that were reserved for other jobs, because it is expected to end "
             "before these could start, or leaves them enough. From lentUntil on it gives way, after a save, to the "
-            "jobs before it in the queue."
+            "jobs before it in the queue. It stays set while the gang has given them back and its pods end."
         ),
     )
     backfill_until: Time | None = Field(

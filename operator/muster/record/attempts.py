@@ -34,7 +34,7 @@ ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 NODES_YIELDED = "NodesYielded"
 PREEMPTED = "Preempted"
 SUSPENDED = "Suspended"
-_NO_LOAN = {"backfilled": False, "backfill_until": None, "lent_until": None}
+_NO_TIMES = {"backfill_until": None, "lent_until": None}
 
 
 class NextAttempt(NamedTuple):
@@ -82,12 +82,19 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
 def _loan(world: JobWorld, placed: Placed) -> dict[str, Any]:
     """Return what the record says of nodes that are only lent to the gang."""
     if placed.backfill is None:
-        return _NO_LOAN
+        return {"backfilled": _comes_back(world, placed), **_NO_TIMES}
     return {
         "backfilled": True,
         "backfill_until": world.now + timedelta(seconds=placed.backfill.expected_seconds),
         "lent_until": placed.backfill.lent_until,
     }
+
+
+def _comes_back(world: JobWorld, placed: Placed) -> bool:
+    """Whether a job gets nodes back that were lent to it. Until its pods there have ended they are free to it alone,
+    reserved for none."""
+    was_lent = world.gang is not None and world.gang.spec.backfilled
+    return was_lent and not {*placed.nodes, *placed.spares}.isdisjoint(world.fleet.nodes_of(world.uid))
 
 
 def next_attempt(
@@ -146,7 +153,7 @@ def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) ->
         update={
             "hold_until": None,
             "short_estimates": _short_estimates(record, reason),
-            **_NO_LOAN,
+            **_NO_TIMES,
         }
     )
 

@@ -434,7 +434,7 @@ def _build(
         nodes_ready=_ready(world, record),
         nodes=[member.node for member in record.members] if record else [],
         topology=record.topology if record and record.members else [],
-        backfilled=record.backfilled if record else False,
+        backfilled=bool(record.members) and record.backfilled if record else False,
         lent_until=record.lent_until if record and not world.job.spec.queueing.preemptible else None,
         start_estimate=start_estimate.as_status(world, waits=state == "Pending"),
         step=step,

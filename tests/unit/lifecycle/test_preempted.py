@@ -256,6 +256,17 @@ def test_a_leave_before_its_time_is_over_is_no_short_estimate(training: Jobs) ->
     assert record_of(job, "small")["spec"]["shortEstimates"] == []
 
 
+def test_a_suspension_makes_no_lent_nodes_its_own(training: Jobs) -> None:
+    job = a_queue(training, script=steps(900, every=10, answers=OnRequest.ENDS_WELL), **expects(100))
+    job.until(lambda: job.job("small").get("status", {}).get("backfilled"))
+    job.edit("small", {"suspend": True})
+    job.until(lambda: not record_of(job, "small")["spec"]["members"])
+    job.edit("small", {"suspend": False})
+    job.until(lambda: job.has_ended(JOB))
+    job.until(lambda: job.has_ended("big"), 200.0)
+    assert not job.has_ended("small")
+
+
 def test_after_three_short_estimates_a_namespace_passes_no_more(training: Jobs) -> None:
     job = a_queue(training)
     times = [rfc3339(job.record.time + timedelta(seconds=number)) for number in range(3)]

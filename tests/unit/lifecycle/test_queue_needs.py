@@ -108,6 +108,14 @@ def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool, ah
     assert holder.lent_until == (at(until) if counts else None)
 
 
+@pytest.mark.parametrize(("nodes", "lent"), [(("n0",), True), (("n1",), False)])
+def test_nodes_that_its_pods_have_not_left_stay_lent(nodes: tuple[str, ...], lent: bool) -> None:
+    scene = Scene(a_job(), seconds=500.0).fleet(6).gang(go=False, members=[], reason="Suspended", backfilled=True)
+    world = scene.world()
+    world.fleet.occupy("pod", world.uid, frozenset({"n0"}))
+    assert with_new_placement(world, Placed(nodes), "Resumed").backfilled is lent
+
+
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
 def test_the_record_says_until_when_nodes_are_lent_whatever_the_clock_and_the_delay(ahead: float) -> None:
     world = Scene(a_job(), seconds=100.0 + ahead).fleet(6).but(ahead_seconds=ahead).world()
