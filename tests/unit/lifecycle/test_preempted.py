@@ -256,6 +256,17 @@ def test_a_leave_before_its_time_is_over_is_no_short_estimate(training: Jobs) ->
     assert record_of(job, "small")["spec"]["shortEstimates"] == []
 
 
+def test_one_that_becomes_preemptible_while_it_backfills_keeps_nothing(training: Jobs) -> None:
+    job = a_queue(training, script=steps(900, every=10, answers=OnRequest.ENDS_WELL), **expects(150))
+    job.until(lambda: job.job("small").get("status", {}).get("lentUntil"))
+    job.edit("small", {"queueing": {"expectedDurationSeconds": 150, "preemptible": True}})
+    job.until(lambda: "lentUntil" not in job.job("small")["status"], 30.0)
+    job.server.delete(Where("trainingjobs", NAMESPACE, JOB, ""), None)
+    job.until(lambda: job.notes("Preempted"), 60.0)
+    assert "is preemptible and gives way to team/big" in job.notes("Preempted")[0]
+    job.until(lambda: job.has_ended("big"), 200.0)
+
+
 def test_a_suspension_makes_no_lent_nodes_its_own(training: Jobs) -> None:
     job = a_queue(training, script=steps(900, every=10, answers=OnRequest.ENDS_WELL), **expects(100))
     job.until(lambda: job.job("small").get("status", {}).get("backfilled"))
