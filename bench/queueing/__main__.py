@@ -18,8 +18,8 @@ from bench.facts import facts
 from bench.queueing.cluster import CHECKPOINT_SECONDS, REPAIR_SECONDS, RESTART_SECONDS, Policy, simulate
 from bench.queueing.outcome import figures_of, summary, table
 from bench.queueing.policies import PLANNED_AHEAD, Conservative, Easy, Estimates, Fifo, NoReservations, Oracle
-from bench.queueing.shipped import Muster
-from bench.queueing.workload import LONGEST_SECONDS, SHORTEST_SECONDS, WORKLOADS, draw
+from bench.queueing.shipped import ALL_NODES, Muster
+from bench.queueing.workload import LONGEST_SECONDS, SHORTEST_SECONDS, SMALL_NODES, WORKLOADS, draw
 from muster.controller.settings import COLLECT_AFTER
 from muster.whatif.rates import LLAMA3
 from simulate.hashes import fix_hashes
@@ -28,8 +28,9 @@ OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "queue.json"
 POLICIES: dict[str, Callable[[], Policy]] = {
     "muster": Muster,
     "muster2": lambda: Muster(Estimates(2)),
-    "muster-preemptible": lambda: Muster(None, uses_preemptible=True),
-    "muster2-preemptible": lambda: Muster(Estimates(2), uses_preemptible=True),
+    "muster-preemptible": lambda: Muster(None, preemptible_up_to=ALL_NODES),
+    "muster2-preemptible": lambda: Muster(Estimates(2), preemptible_up_to=ALL_NODES),
+    "muster2-small-preemptible": lambda: Muster(Estimates(2), preemptible_up_to=SMALL_NODES),
     "fifo": Fifo,
     "easy": lambda: Easy(1),
     "easy2": lambda: Easy(2),

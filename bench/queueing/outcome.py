@@ -12,11 +12,10 @@ from rich.table import Table
 from bench.figures import figure
 from bench.queueing.cluster import Run, Simulation
 from bench.queueing.shipped import Muster
-from bench.queueing.workload import DAY, LARGE_NODES, WARM_UP_DAYS
+from bench.queueing.workload import DAY, LARGE_NODES, SMALL_NODES, WARM_UP_DAYS
 from bench.report import figure_text
 
 HOUR = 3600.0
-SMALL_NODES = 2
 _SLOWDOWN_SECONDS = 600.0
 """A job that runs for less counts as one that runs for so long."""
 SHOWN = {

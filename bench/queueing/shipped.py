@@ -9,6 +9,7 @@ from tests.unit.lifecycle.builders import at
 
 from bench.queueing.cluster import Cluster, Decision, Run
 from bench.queueing.policies import Estimates
+from bench.queueing.workload import SMALL_NODES
 from muster.queueing.ends import JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
@@ -19,6 +20,8 @@ from muster.world.queuedecision import Placed, QueueDecision
 _Step = tuple[str, QueueDecision] | None
 
 
+ALL_NODES = 2**31
+"""As many as no job has."""
 TIMED_EVERY = 64
 """Of so many plans one is worked out to its end, and timed."""
 FIRST_JOBS = 32
@@ -35,12 +38,13 @@ class Muster:
     first jobs if these leave no free node, apart from the plans that are timed.
 
     Attributes:
+        preemptible_up_to: jobs of up to so many nodes are preemptible, if their owners let them be.
         plans: seconds of a core of each plan that was timed.
         longest_steps: the longest time without a pause in each.
     """
 
     estimates: Estimates | None = None
-    uses_preemptible: bool = False
+    preemptible_up_to: int = 0
     plans: list[float] = field(default_factory=list)
     longest_steps: list[float] = field(default_factory=list)
     _made: int = 0
@@ -50,12 +54,13 @@ class Muster:
     def name(self) -> str:
         """What its jobs say."""
         estimates = f" x{self.estimates.factor:g}" if self.estimates else ""
-        return f"Muster{estimates}{', preemptible' if self.uses_preemptible else ''}"
+        which = "small ones preemptible" if self.preemptible_up_to <= SMALL_NODES else "preemptible"
+        return f"Muster{estimates}{f', {which}' if self.preemptible_up_to else ''}"
 
     @property
     def _lends_reserved(self) -> bool:
         """Whether jobs may pass what is reserved for others."""
-        return self.estimates is not None or self.uses_preemptible
+        return self.estimates is not None or self.preemptible_up_to > 0
 
     def decide(self, cluster: Cluster) -> Decision:
         """Plan, as the operator does."""
@@ -99,7 +104,7 @@ class Muster:
         return [run for run in holders if run.job.name in self._lent_until or self._is_preemptible(run)]
 
     def _is_preemptible(self, run: Run) -> bool:
-        return self.uses_preemptible and run.job.preemptible
+        return run.job.preemptible and run.job.nodes <= self.preemptible_up_to
 
     def _holder(self, run: Run) -> Borrower:
         since = at(run.since or 0.0)

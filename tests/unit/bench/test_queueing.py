@@ -7,7 +7,7 @@ from bench.queueing.cluster import CHECKPOINT_SECONDS, NodeSeconds, Policy, Run,
 from bench.queueing.outcome import fairness, figures_of, percentile
 from bench.queueing.policies import Conservative, Easy, Estimates, Fifo, NoReservations, Oracle, Profile
 from bench.queueing.published import KALOS, PHILLY, SEREN
-from bench.queueing.shipped import Muster
+from bench.queueing.shipped import ALL_NODES, Muster
 from bench.queueing.workload import (
     CLUSTERS,
     DAY,
@@ -121,10 +121,10 @@ def test_muster_reserves_what_a_waiting_job_could_use() -> None:
 
 def test_preemptible_jobs_give_way_where_no_node_is_free() -> None:
     jobs = a_job("whole", 8, 9, preemptible=True), a_job("next", 1, 1, arrival=HOUR)
-    assert starts(Muster(None, uses_preemptible=True), *jobs) == {"whole": 0, "next": 1}
+    assert starts(Muster(None, ALL_NODES), *jobs) == {"whole": 0, "next": 1}
 
 
-@pytest.mark.parametrize("make", [Muster, lambda: Muster(Estimates(2)), lambda: Muster(None, uses_preemptible=True)])
+@pytest.mark.parametrize("make", [Muster, lambda: Muster(Estimates(2)), lambda: Muster(None, ALL_NODES)])
 def test_a_plan_of_the_first_jobs_starts_what_the_whole_plan_starts(
     make: type[Policy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
