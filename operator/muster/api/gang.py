@@ -1043,9 +1043,9 @@ class GangSpec(RecordedModel):
     backfilled: bool = Field(
         False,
         description=(
-            "backfilled is whether the gang got nodes that were reserved for other jobs, because it is expected to end "
-            "before these could start, or leaves them enough. From lentUntil on it gives way, after a save, to the "
-            "jobs before it in the queue. It stays set while the gang has given them back and its pods end."
+            "backfilled is whether the gang has nodes that were reserved for other jobs: it is expected to end before "
+            "these start, or leaves them enough. From lentUntil on it gives way, after a save, to the jobs before it "
+            "in the queue. It stays set while the gang has given them back and its pods end."
         ),
     )
     backfill_until: Time | None = Field(

@@ -1174,9 +1174,9 @@ class TrainingJobStatus(ApiModel):
     )
     backfilled: bool = Field(
         False,
-        description="backfilled is whether the job holds nodes that were reserved for other jobs, because it is "
-        "expected to end before these could start, or leaves them enough. From lentUntil on it gives way, after a "
-        "save, to the jobs before it in the queue.",
+        description="backfilled is whether the job has nodes that were reserved for other jobs: it is expected to end "
+        "before these start, or leaves them enough. From lentUntil on it gives way, after a save, to the jobs before "
+        "it in the queue.",
     )
     lent_until: Time | None = Field(
         None,
