@@ -6,6 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import Scene, a_job, at
 from tests.unit.queueing.ended import expects, steps, trains
 
+from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import Member
 from muster.api.trainingjob import TrainingJob
 from muster.lifecycle.queue_needs import (
@@ -15,7 +16,7 @@ from muster.lifecycle.queue_needs import (
     preemption_candidate,
     queue_needs,
 )
-from muster.queueing.preemption import Borrower
+from muster.queueing.preemption import Borrower, Victim
 from muster.record.attempts import with_new_placement
 from muster.world.queuedecision import Backfill, Placed
 
@@ -114,6 +115,17 @@ def test_nodes_that_its_pods_have_not_left_stay_lent(nodes: tuple[str, ...], len
     world = scene.world()
     world.fleet.occupy("pod", world.uid, frozenset({"n0"}))
     assert with_new_placement(world, Placed(nodes), "Resumed").backfilled is lent
+
+
+@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
+def test_a_job_that_has_just_got_its_nodes_is_exempt_by_the_clock_of_the_plan(ahead: float) -> None:
+    scene = Scene(a_job(), seconds=100.0 + ahead).fleet(6).gang(placed_time=at(90 + ahead)).but(ahead_seconds=ahead)
+    world = scene.world()
+    preemption = {"priorityClasses": [{"name": "urgent", "namespaces": ["team"]}], "minRunSeconds": 60}
+    world.fleet.policy = FleetPolicySpec.model_validate({"queueing": {"preemption": preemption}})
+    victim = preemption_candidate(world, (0, at(0), "default/job"))
+    assert isinstance(victim, Victim)
+    assert (victim.placed, victim.exempt_until) == (at(90), at(150))
 
 
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
