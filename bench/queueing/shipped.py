@@ -10,6 +10,7 @@ from tests.unit.lifecycle.builders import at
 from bench.queueing.cluster import Cluster, Decision, Run
 from bench.queueing.policies import Estimates
 from bench.queueing.workload import SMALL_NODES
+from muster.placement.parts import at_once
 from muster.queueing.ends import JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
@@ -139,13 +140,7 @@ class Muster:
             filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, preempted_by={})))
         )
         answers = [(job, turns[job.job_uid].answer) for job in order(first)]
-        steps = start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as stopped:
-                found = stopped.value
-                break
+        found = at_once(start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now))
         starts = ((uid, expected_start(estimate, now)) for uid, estimate in found.items())
         return {uid: start for uid, start in starts if start is not None}
 

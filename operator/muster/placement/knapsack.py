@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from muster.placement.allot import Site
 from muster.placement.domain import Domain
 from muster.placement.natural import natural
+from muster.placement.parts import at_once
 from muster.placement.points import (
     LOW,
     LOW_MASK,
@@ -136,13 +137,7 @@ class Knapsack:
 
     def table(self, domain: Domain, low: int, high: int) -> Table:
         """The running sums of a domain for `low` to `high` segments."""
-        steps = self.make_table(domain, low, high)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as made:
-                table: Table = made.value
-                return table
+        return at_once(self.make_table(domain, low, high))
 
     def make_table(self, domain: Domain, low: int, high: int) -> Generator[None, None, Table]:
         """Add up the same in parts, one for each domain inside that is not innermost.

@@ -15,6 +15,7 @@ from statistics import median
 
 from muster.api.goodput import Bucket, Goodput
 from muster.api.trainingjob import MAX_DURATION_SECONDS, CompletionResult, TrainingJob
+from muster.placement.parts import at_once
 
 # An end that has passed by no more than this is still expected at any moment: the last save takes its time.
 GRACE_SECONDS = 300.0
@@ -142,13 +143,7 @@ def history_steps(jobs: Iterable[TrainingJob]) -> Generator[None, None, Mapping[
 
 def history(jobs: Iterable[TrainingJob]) -> Mapping[str, Sequence[float]]:
     """Return what `history_steps` does, at once."""
-    steps = history_steps(jobs)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: Mapping[str, Sequence[float]] = ended.value
-            return result
+    return at_once(history_steps(jobs))
 
 
 def held_seconds(job: TrainingJob, now: datetime | None) -> float:

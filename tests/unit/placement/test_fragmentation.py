@@ -5,6 +5,7 @@ from tests.unit.lifecycle.builders import BLOCK, RACK, a_fleet, a_node
 
 from muster.placement import fragmentation as module
 from muster.placement.fragmentation import fragmentation
+from muster.placement.parts import at_once
 from muster.world.fleet import Fleet
 
 
@@ -26,13 +27,7 @@ def fleet(held: set[str]) -> Fleet:
 
 
 def shares(of: Fleet) -> dict[str, float]:
-    counting = fragmentation(of)
-    while True:
-        try:
-            next(counting)
-        except StopIteration as ended:
-            found: dict[str, float] = ended.value
-            return found
+    return at_once(fragmentation(of))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import wants
 
+from muster.placement.parts import at_once
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
@@ -66,13 +67,7 @@ class Case:
         )
         answers = self.answers({})
         queue = [(job, answers[job.job_uid]) for job in order(self.waiting)]
-        steps = start_times(self.fleet, queue, ends, self.preemption, NOW)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as over:
-                found: Mapping[str, StartEstimate] = over.value
-                return found
+        return at_once(start_times(self.fleet, queue, ends, self.preemption, NOW))
 
 
 @st.composite

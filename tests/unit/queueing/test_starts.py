@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import queue, tree, wants
 
+from muster.placement.parts import at_once
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption
 from muster.queueing.queue import order, plan_steps
@@ -70,13 +71,7 @@ def estimates(
     preemption = Preemption({f"uid-of-{name}": holder for name, holder in (giving or {}).items()}, now=NOW)
     answers = dict(filter(None, plan_steps(fleet, jobs, limits or {}, held or {}, preemption=preemption)))
     queued = [(job, answers[job.job_uid].answer) for job in order(jobs)]
-    steps = start_times(fleet, queued, Ends(of_holder, of_waiting), preemption, NOW)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as over:
-        found: dict[str, StartEstimate] = over.value
-    return found
+    return at_once(start_times(fleet, queued, Ends(of_holder, of_waiting), preemption, NOW))
 
 
 GIVES_WAY = Borrower("default/p", at(0))
