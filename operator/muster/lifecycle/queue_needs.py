@@ -127,14 +127,13 @@ def _borrower(world: JobWorld, record: GangSpec, place: Place) -> Borrower:
 
 def _victim(world: JobWorld, record: GangSpec, place: Place) -> Victim:
     negative_priority, _, name = place
-    ahead = world.now - world.server_now  # records are by the leader's clock, plans by the API server's
     checkpoint, last = world.job.status.checkpoint, record.preemptions[-1:]
     return Victim(
         name=name,
         priority=-negative_priority,
         nodes=len(record.members),
-        placed=_placed(record) - ahead,
-        exempt_until=_exempt_until(world, record) - ahead,
+        placed=world.by_server(_placed(record)),
+        exempt_until=world.by_server(_exempt_until(world, record)),
         saved=checkpoint.time if checkpoint is not None else None,
         leaves=is_giving_way(record),
         answered=all(preemption.answered for preemption in last),

@@ -1,6 +1,6 @@
 """When a waiting job starts, as its status shows it, and what the first estimate is compared with."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from muster.api.trainingjob import StartEstimateStatus, TrainingJob
 from muster.world.job import JobWorld
@@ -24,12 +24,7 @@ def as_status(world: JobWorld, *, waits: bool) -> StartEstimateStatus | None:
         return old
     if record is None or not record.members or first_time_of(world.job) is None:
         return None  # it was suspended or changed, or there is nothing to compare its start with
-    return old.model_copy(update={"started_time": _by_api_server(world, record.time)})
-
-
-def _by_api_server(world: JobWorld, time: datetime) -> datetime:
-    """Return a moment of this process's clock by that of the API server, which estimates go by."""
-    return time - timedelta(seconds=world.ahead_seconds or 0.0)
+    return old.model_copy(update={"started_time": world.by_server(record.time)})
 
 
 def _of_waiting(job: TrainingJob, new: StartEstimate | None, now: datetime) -> StartEstimateStatus | None:

@@ -225,7 +225,11 @@ class JobWorld:
     @property
     def server_now(self) -> datetime:
         """Return the time by the API server's clock, as far as that is known."""
-        return self.now - timedelta(seconds=self.ahead_seconds or 0.0)
+        return self.by_server(self.now)
+
+    def by_server(self, time: datetime) -> datetime:
+        """Return a time of this process's clock by the API server's, as far as that is known."""
+        return time - timedelta(seconds=self.ahead_seconds or 0.0)
 
     @cached_property
     def gang_name(self) -> str:
