@@ -152,8 +152,18 @@ def plan_steps(
         answer = yield from _guarded(planner, job if payer is None else replace(job, preempts_by=""))
         payer = None if job.replacement else payer
         of_it = planner.of_last
-        decision = QueueDecision(position, len(queue), answer, payer, of_it.reserved)
-        yield job.job_uid, replace(decision, lent=of_it.lent, preempts_from=of_it.preempts_from)
+        yield (
+            job.job_uid,
+            QueueDecision(
+                position=position,
+                queued=len(queue),
+                answer=answer,
+                payer=payer,
+                reserved=of_it.reserved,
+                lent=of_it.lent,
+                preempts_from=of_it.preempts_from,
+            ),
+        )
 
 
 def _guarded(planner: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:

@@ -93,17 +93,25 @@ class _Choice:
 
     Attributes:
         path: of the domain.
-        nodes: their names.
+        chosen: their names, and when each is free.
         last: when the last of them is free.
         unknown: those of which it is not known when they are free: how many wait for each event.
-        not_kept: those that no job before in the queue has until then.
     """
 
     path: Path
-    nodes: Sequence[str]
+    chosen: Sequence[tuple[str, _Freed]]
     last: _Freed
     unknown: Mapping[_Freed, int]
-    not_kept: frozenset[str]
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The names of the nodes."""
+        return [name for name, _ in self.chosen]
+
+    @property
+    def not_kept(self) -> frozenset[str]:
+        """The names of those that no job before in the queue has until then."""
+        return frozenset(name for name, freed in self.chosen if freed.event not in _OF_WAITING_JOBS)
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -399,8 +407,7 @@ def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Cho
     chosen += spare[: request.spares]
     last = max((freed for _, freed in chosen), key=_order)
     unknown = Counter(freed for _, freed in chosen if math.isinf(freed.seconds))
-    not_kept = frozenset(name for name, freed in chosen if freed.event not in _OF_WAITING_JOBS)
-    return _Choice(path, [name for name, _ in chosen], last, unknown, not_kept)
+    return _Choice(path, chosen, last, unknown)
 
 
 def _most_common(causes: Mapping[_Freed, int]) -> _Freed:
