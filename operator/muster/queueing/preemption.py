@@ -29,6 +29,8 @@ MAX_PREEMPTORS = 8
 nodes before them."""
 MAX_WAYS = 4
 """So many ways to take nodes of jobs of lower priority are tried for each."""
+LENDS_FREELY_SECONDS = 7 * 86400.0
+"""A job that has waited for longer lends its nodes only until it starts by its estimate (docs/decisions/0101)."""
 MAX_LENT_SECONDS = 48 * 3600.0
 """A job that backfills keeps its nodes for no longer than this where others need them."""
 MAX_LOST_SECONDS = 3600.0

@@ -10,7 +10,6 @@ that would have to be known.
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -24,7 +23,7 @@ from muster.placement.space import prepare_trees
 from muster.placement.usable import usable_nodes
 from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
-from muster.queueing.preemption import Preemption, WaitingForPreemption
+from muster.queueing.preemption import LENDS_FREELY_SECONDS, Preemption, WaitingForPreemption
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEstimate
@@ -85,6 +84,21 @@ _ByTime = Sequence[tuple[_Freed, Sequence[NodeEligibility]]]
 _FREE = _Freed(0.0)
 _GIVEN = _Freed(0.0, _Event.HOLDERS_GIVE_WAY)
 _FULL = _Freed(math.inf, _Event.OTHER_PODS_END)
+
+
+@dataclass(frozen=True, slots=True)
+class _Owing:
+    """The jobs that give their nodes back to a waiting one.
+
+    Attributes:
+        gone: the uids of those that are as good as gone.
+        now: of those that backfill and may be asked now.
+        later: of those that backfill and keep their nodes for now.
+    """
+
+    gone: frozenset[str]
+    now: frozenset[str]
+    later: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +187,7 @@ class _Walk:
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
-        self._after_holders: dict[tuple[frozenset[str], frozenset[str]], _Freed] = {}
+        self._after_holders: dict[tuple[frozenset[str], ...], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
@@ -200,13 +214,14 @@ class _Walk:
         self.assign_nodes(job, best.nodes, seconds)
         if math.isinf(seconds):
             return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
-        lends = self._lends(job, best.path, by_time) if job.request.segment_size == 1 else None
+        lends = self._lends(job, best.path, by_time, seconds) if job.request.segment_size == 1 else None
         return self._estimate(best.last, self._known_text(best.last, job), lends, best.not_kept)
 
-    def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime) -> LendingTerms | None:
+    def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime, seconds: float) -> LendingTerms | None:
         """Return what a job lends that would start in this domain if jobs that have passed it were not asked.
 
-        Nodes of jobs that give way now are none that it does not need: they stay where no job needs them.
+        Nodes of preemptible jobs are none that it does not need: these stay where no job needs them. A job that has
+        waited for long lends until it starts, so that those who pass never make that later (docs/decisions/0101).
         """
         unasked = sorted(((freed.unasked, nodes) for freed, nodes in by_time), key=lambda group: _order(group[0]))
         choice = _choice(path, unasked, job.request, len(self._fleet.policy.topology.levels))
@@ -214,7 +229,10 @@ class _Walk:
             return None
         in_time = (group for group in unasked if group[0].seconds <= choice.last.seconds)
         free = sum(len(nodes) for freed, nodes in in_time if freed.event is not _Event.HOLDERS_GIVE_WAY)
-        return LendingTerms(self._now + timedelta(seconds=choice.last.seconds), max(free - job.needs, 0))
+        ends_by = self._now + timedelta(seconds=choice.last.seconds)
+        has_waited_long = (self._now - job.created).total_seconds() > LENDS_FREELY_SECONDS
+        until = self._now + timedelta(seconds=seconds) if has_waited_long else ends_by
+        return LendingTerms(ends_by, until, max(free - job.needs, 0))
 
     def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
         """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
@@ -265,16 +283,20 @@ class _Walk:
         """Return the domain that can hold a job first, with its nodes by the time at which they are free."""
         yield from prepare_trees(self._fleet, job.request)
         levels = len(self._fleet.policy.topology.levels)
-        giving = self._preemption.owing_now(job) | self._leaving | {job.job_uid}
-        lent = self._preemption.owing(job) - giving
+        owing = self._owing(job)
         best: _Choice | None = None
         in_best: _ByTime = []
         for path, nodes in usable_nodes(self._fleet, job.request).items():
-            by_time = yield from self._by_time(nodes, job.job_uid, giving, lent)
+            by_time = yield from self._by_time(nodes, job.job_uid, owing)
             choice = _choice(path, by_time, job.request, levels)
             if choice is not None and (best is None or choice.order < best.order):
                 best, in_best = choice, by_time
         return best, in_best
+
+    def _owing(self, job: WaitingJob) -> _Owing:
+        owing, now = self._preemption.owing(job), self._preemption.owing_now(job)
+        passed = frozenset(uid for uid in owing if self._preemption.jobs[uid].place is not None) - self._leaving
+        return _Owing((owing - passed) | self._leaving | {job.job_uid}, now & passed, passed - now)
 
     def assign_nodes(self, job: WaitingJob, nodes: Iterable[str], seconds: float) -> None:
         """Count these nodes as the job's from so many seconds on, until it ends."""
@@ -284,9 +306,7 @@ class _Walk:
         self._kept.update(dict.fromkeys(nodes, _Freed(until, event, job.job_uid)))
         self._names[job.job_uid], self._bases[job.job_uid] = job.name, lasts.basis
 
-    def _by_time(
-        self, nodes: Sequence[NodeEligibility], own_uid: str, giving: AbstractSet[str], lent: AbstractSet[str]
-    ) -> Generator[None, None, _ByTime]:
+    def _by_time(self, nodes: Sequence[NodeEligibility], own_uid: str, owing: _Owing) -> Generator[None, None, _ByTime]:
         """Return the nodes of a domain by the time at which they are free, those that are free first come first."""
         groups: dict[_Freed, list[NodeEligibility]] = {}
         for node in nodes:
@@ -296,33 +316,42 @@ class _Walk:
             if node.why is not None and not node.holders:
                 freed = _FULL
             else:
-                freed = self._after(node.holders, own_uid, giving, lent)
+                freed = self._after(node.holders, own_uid, owing)
                 kept = self._kept.get(node.entry.name)
                 if kept is not None:
                     freed = max(kept, freed, key=_order)
             groups.setdefault(freed, []).append(node)
         return sorted(groups.items(), key=lambda group: _order(group[0]))
 
-    def _after(self, holders: frozenset[str], own_uid: str, giving: AbstractSet[str], lent: AbstractSet[str]) -> _Freed:
+    def _after(self, holders: frozenset[str], own_uid: str, owing: _Owing) -> _Freed:
         """Return when a job may have a node: the last of the holders that do not give it back now has ended, or may be
         asked for it."""
-        remaining = holders if holders.isdisjoint(giving) else holders - giving
+        remaining = holders if holders.isdisjoint(owing.gone) else holders - owing.gone
         if not remaining:
             return _GIVEN if holders - {own_uid} else _FREE
-        key = remaining, remaining & lent
+        key = remaining, remaining & owing.now, remaining & owing.later
         if key not in self._after_holders:
-            ends = (self._given_by(holder) if holder in lent else self._end_of(holder)[0] for holder in remaining)
-            self._after_holders[key] = max(ends, key=_order)
+            self._after_holders[key] = max((self._given_by(holder, owing) for holder in remaining), key=_order)
         return self._after_holders[key]
 
-    def _given_by(self, holder: str) -> _Freed:
-        """Return when a job that backfills has ended, or may be asked to give its nodes back."""
-        end, until = self._end_of(holder)[0], self._preemption.jobs[holder].lent_until or self._now
-        asked_after = (until - self._now).total_seconds()
-        if end.seconds <= asked_after:
+    def _given_by(self, holder: str, owing: _Owing) -> _Freed:
+        """Return when a job has ended, or may be asked to give its nodes back."""
+        end = self._end_of(holder)[0]
+        if holder in owing.now:
+            asked_after = 0.0
+        elif holder in owing.later:
+            until = self._preemption.jobs[holder].lent_until or self._now
+            asked_after = (until - self._now).total_seconds()
+            if end.seconds <= asked_after:
+                return end
+        else:
             return end
-        unasked_seconds = None if math.isinf(end.seconds) else end.seconds
-        return _Freed(asked_after, _Event.HOLDERS_GIVE_WAY, holder, unasked_seconds)
+        return _Freed(
+            asked_after,
+            _Event.HOLDERS_GIVE_WAY,
+            holder,
+            unasked_seconds=None if math.isinf(end.seconds) else end.seconds,
+        )
 
     def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
         if holder not in self._holders:
@@ -336,7 +365,7 @@ class _Walk:
         if last.event is _Event.NOTHING:
             return "its nodes are free"
         if last.event is _Event.HOLDERS_GIVE_WAY:
-            return f"nodes are lent to {name} until then" if last.uid else _GIVE_WAY
+            return f"nodes are lent to {name} until then" if last.seconds else _GIVE_WAY
         if last.event is _Event.WAITING_JOB_STARTS:
             return f"{name} {_for(name, 'starts')}, before it in the queue"
         if last.event is _Event.WAITING_JOB_ENDS:

@@ -91,6 +91,6 @@ def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> Exp
     """
     if estimate.time is None:
         return None
-    until, extra_nodes = estimate.lends or LendingTerms(estimate.time)
-    seconds, lends_seconds = ((time - now).total_seconds() for time in (estimate.time, until))
+    ends_by, until, extra_nodes = estimate.lends or LendingTerms(estimate.time, estimate.time)
+    seconds, lends_seconds = ((time - now).total_seconds() for time in (until, ends_by))
     return ExpectedStart(seconds, lends_seconds, max(extra_nodes - lent, 0), estimate.nodes)

@@ -242,11 +242,13 @@ class LendingTerms(NamedTuple):
     """To which jobs a waiting one lends what is reserved for it.
 
     Attributes:
-        until: to those that are expected to end until then. It is when it could start if none that has passed it were
+        ends_by: to those that are expected to end by then. It is when it could start if none that has passed it were
             asked to leave.
+        until: no longer than that.
         extra_nodes: so many to others: that many nodes are free in its domain then, too, which it does not need.
     """
 
+    ends_by: datetime
     until: datetime
     extra_nodes: int = 0
 

@@ -183,7 +183,7 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(
     lent = Borrower("ns/lent", since, place=(0, now, "ns/lent"), lent_until=over)
     keeper.queue.set_preemption_candidate(("ns", "lent"), "lent", lent)
     begins = now + timedelta(hours=2)
-    estimate = StartEstimate(begins, "", LendingTerms(begins, extra_nodes=1))
+    estimate = StartEstimate(begins, "", LendingTerms(begins, begins, extra_nodes=1))
     keeper.queue.set_estimates({"big": estimate}, dict.fromkeys(known, lent))
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))

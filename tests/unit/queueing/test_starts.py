@@ -94,21 +94,41 @@ def test_it_waits_for_the_last_of_the_nodes_that_it_needs(nodes: int, said: tupl
 @pytest.mark.parametrize(
     ("job", "lends"),
     [
-        pytest.param(wants("job", 2, seconds=9), LendingTerms(at(600)), id="it needs all that are free then"),
-        pytest.param(wants("job", 1, seconds=9), LendingTerms(at(600), 1), id="one is left"),
-        pytest.param(wants("job", 3, seconds=9), LendingTerms(at(HOUR), 1), id="one is left later"),
-        pytest.param(wants("job", 1, required="rack", seconds=9), LendingTerms(at(600)), id="in its domain"),
+        pytest.param(wants("job", 2, seconds=9), (600, 0), id="it needs all that are free then"),
+        pytest.param(wants("job", 1, seconds=9), (600, 1), id="one is left"),
+        pytest.param(wants("job", 3, seconds=9), (HOUR, 1), id="one is left later"),
+        pytest.param(wants("job", 1, required="rack", seconds=9), (600, 0), id="in its domain"),
         pytest.param(wants("job", 2, segment_size=2), None, id="segments are not counted"),
-        pytest.param(wants("job", 3, seconds=1), LendingTerms(at(600)), id="what gives way is not left"),
-        pytest.param(wants("job", 5, seconds=1), LendingTerms(at(HOUR)), id="who has passed it is not asked"),
+        pytest.param(wants("job", 5, seconds=1), (HOUR, 0), id="who has passed it is not asked"),
+        pytest.param(wants("job", 7, seconds=1), (2 * HOUR, 0), id="nor is it once its nodes are no longer lent"),
     ],
 )
-def test_to_which_jobs_it_lends(job: WaitingJob, lends: LendingTerms | None) -> None:
+def test_to_which_jobs_it_lends(job: WaitingJob, lends: tuple[float, int] | None) -> None:
     nodes = {name: f"b1-r1-{number} b1-r2-{number}" for number, name in enumerate("abps")}
     ends = {"a": 600, "b": 2 * HOUR, "p": HOUR}
     giving = {"p": LENT, "s": replace(LENT, lent_until=NOW)}
     found = estimates(busy("b1/r1:4 b1/r2:4", **nodes), [job], ends, giving=giving)["uid-of-job"]
-    assert found.lends == lends
+    assert found.lends == (None if lends is None else LendingTerms(at(lends[0]), at(lends[0]), lends[1]))
+
+
+@pytest.mark.parametrize(("days", "until"), [(6.9, 2 * HOUR), (7.1, 1800)])
+def test_after_a_week_it_lends_only_until_it_can_start(days: float, until: float) -> None:
+    giving = {"p": replace(LENT, place=(0, at(0), "p"))}
+    job = wants("job", 2, seconds=-days * 86400)
+    ends = {"a": 600, "p": 2 * HOUR}
+    found = estimates(busy("b1/r1:2", a="b1-r1-0", p="b1-r1-1"), [job], ends, giving=giving)["uid-of-job"]
+    assert (found.time, found.reason) == (at(1800), "nodes are lent to default/p until then")
+    assert found.lends == LendingTerms(at(2 * HOUR), at(until))
+
+
+@pytest.mark.parametrize(("ends", "extra_nodes"), [({"p": 300}, 1), ({}, 0)])
+def test_nodes_that_are_lent_no_longer_are_left_if_their_job_ends_by_then(
+    ends: dict[str, float | JobEnd], extra_nodes: int
+) -> None:
+    giving = {"p": replace(LENT, lent_until=NOW)}
+    fleet = busy("b1/r1:4", a="b1-r1-0 b1-r1-1", p="b1-r1-2 b1-r1-3")
+    found = estimates(fleet, [wants("job", 3)], {"a": 600, **ends}, giving=giving)["uid-of-job"]
+    assert found.lends == LendingTerms(at(600), at(600), extra_nodes)
 
 
 def test_the_nodes_that_a_job_counts_on() -> None:
