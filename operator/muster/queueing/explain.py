@@ -79,11 +79,12 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not start"
         )
-    no_estimate = job.spec.queueing.expected_duration_seconds is None
-    if isinstance(answer, Behind) and no_estimate and decision.no_backfill_until is None:
+    if isinstance(answer, Behind) and decision.no_backfill_until is None:
         rest += (
             "; to pass where it ends before the reserved nodes are needed, give it an estimate "
             "(spec.queueing.expectedDurationSeconds)"
+            if job.spec.queueing.expected_duration_seconds is None
+            else "; it passes where it is expected to end before the reserved nodes are needed"
         )
     if decision.no_backfill_until is not None:
         rest += (

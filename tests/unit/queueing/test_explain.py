@@ -360,6 +360,15 @@ def test_the_condition_says_it_in_one_sentence(turn: QueueDecision, expected: st
     assert explain.message(of(), turn) == expected
 
 
+def test_a_job_with_an_estimate_is_told_when_it_passes() -> None:
+    behind = Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {})
+    job = a_job("mine", queueing={"expectedDurationSeconds": 3600})
+    assert explain.message(job, QueueDecision(1, 1, behind)) == (
+        "needs 1 node: it is reserved for default/a; it passes where it is expected to end before the reserved nodes "
+        "are needed"
+    )
+
+
 def test_a_long_message_keeps_its_end() -> None:
     told = explain.message(of(), QueueDecision(1, 2, NotPlaced("InsufficientNodes", "m" * 3000, short(16, 14, 20))))
     assert len(told) == 1024
