@@ -205,8 +205,24 @@ class Preemption:
 
     def preempts_from(self, job: WaitingJob) -> datetime | None:
         """From when on a waiting job may preempt one more job than now; None: it may preempt all that it outranks."""
-        outranked = (victim for victim in self.victims.values() if victim.is_outranked_by(job) and not victim.leaves)
-        return min((it.exempt_until for it in outranked if it.exempt_until > self.now), default=None)
+        return min((self.victims[uid].exempt_until for uid in self.exempt(job)), default=None)
+
+    def outranked(self, job: WaitingJob) -> frozenset[str]:
+        """The uids of those that a waiting job may preempt, now or later."""
+        return frozenset(uid for uid, victim in self.victims.items() if victim.is_outranked_by(job))
+
+    def exempt(self, job: WaitingJob) -> frozenset[str]:
+        """The uids of those that a waiting job may preempt later, and not now."""
+        victims = self.victims
+        return frozenset(
+            uid for uid in self.outranked(job) if victims[uid].exempt_until > self.now and not victims[uid].leaves
+        )
+
+    def kept_until(self, uid: str) -> datetime:
+        """Until when a job keeps its nodes from those that may have them later."""
+        if uid in self.victims:
+            return self.victims[uid].exempt_until
+        return self.jobs[uid].lent_until or self.now
 
     def toll(self, uids: Collection[str]) -> tuple[int, int, int]:
         """What it costs that these jobs give way: of those with nodes of their own that do not leave already the

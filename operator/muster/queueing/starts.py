@@ -92,8 +92,8 @@ class _Owing:
 
     Attributes:
         gone: the uids of those that are as good as gone.
-        now: of those that backfill and may be asked now.
-        later: of those that backfill and keep their nodes for now.
+        now: of those that may be asked now: they backfill, or are of lower priority.
+        later: of such jobs that keep their nodes for now.
     """
 
     gone: frozenset[str]
@@ -294,9 +294,12 @@ class _Walk:
         return best, in_best
 
     def _owing(self, job: WaitingJob) -> _Owing:
-        owing, now = self._preemption.owing(job), self._preemption.owing_now(job)
-        passed = frozenset(uid for uid in owing if self._preemption.jobs[uid].place is not None) - self._leaving
-        return _Owing((owing - passed) | self._leaving | {job.job_uid}, now & passed, passed - now)
+        preemption = self._preemption
+        owing, outranked, exempt = preemption.owing(job), preemption.outranked(job), preemption.exempt(job)
+        passed = frozenset(uid for uid in owing if preemption.jobs[uid].place is not None)
+        later = ((passed - preemption.owing_now(job)) | exempt) - self._leaving
+        now = (passed | outranked) - later - self._leaving
+        return _Owing((owing - passed) | self._leaving | {job.job_uid}, now, later)
 
     def assign_nodes(self, job: WaitingJob, nodes: Iterable[str], seconds: float) -> None:
         """Count these nodes as the job's from so many seconds on, until it ends."""
@@ -340,8 +343,7 @@ class _Walk:
         if holder in owing.now:
             asked_after = 0.0
         elif holder in owing.later:
-            until = self._preemption.jobs[holder].lent_until or self._now
-            asked_after = (until - self._now).total_seconds()
+            asked_after = (self._preemption.kept_until(holder) - self._now).total_seconds()
             if end.seconds <= asked_after:
                 return end
         else:
@@ -365,6 +367,8 @@ class _Walk:
         if last.event is _Event.NOTHING:
             return "its nodes are free"
         if last.event is _Event.HOLDERS_GIVE_WAY:
+            if last.uid in self._preemption.victims:
+                return f"{name} {_for(name, 'keeps')} its nodes until then, and {_for(name, 'has')} lower priority"
             return f"nodes are lent to {name} until then" if last.seconds else _GIVE_WAY
         if last.event is _Event.WAITING_JOB_STARTS:
             return f"{name} {_for(name, 'starts')}, before it in the queue"

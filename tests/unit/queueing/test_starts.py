@@ -13,7 +13,7 @@ from tests.unit.queueing.builders import queue, tree, wants
 
 from muster.placement.parts import at_once
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.preemption import Borrower, Preemption
+from muster.queueing.preemption import Borrower, Preemption, Victim
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
@@ -50,6 +50,7 @@ def estimates(
     limits: Mapping[str, int] | None = None,
     held: Mapping[str, int] | None = None,
     giving: Mapping[str, Borrower] | None = None,
+    outranked: Mapping[str, Victim] | None = None,
 ) -> dict[str, StartEstimate]:
     """The estimates by the uid of the job.
 
@@ -57,6 +58,7 @@ def estimates(
         ends: when running jobs end, in seconds from now by their steps; of the others it is not known.
         lasts: for how long waiting jobs would hold nodes.
         giving: running jobs that may have to give way.
+        outranked: running jobs whose nodes priority may take.
     """
     unknown = JobEnd(None, None, "")
 
@@ -68,7 +70,8 @@ def estimates(
         seconds = (lasts or {}).get(uid.removeprefix("uid-of-"))
         return RemainingTime(seconds, EndBasis.EXPECTED if seconds is not None else None, "")
 
-    preemption = Preemption({f"uid-of-{name}": holder for name, holder in (giving or {}).items()}, now=NOW)
+    borrowers = {f"uid-of-{name}": holder for name, holder in (giving or {}).items()}
+    preemption = Preemption(borrowers, {f"uid-of-{name}": it for name, it in (outranked or {}).items()}, NOW)
     answers = dict(filter(None, plan_steps(fleet, jobs, limits or {}, held or {}, preemption=preemption)))
     queued = [(job, answers[job.job_uid].answer) for job in order(jobs)]
     return at_once(start_times(fleet, queued, Ends(of_holder, of_waiting), preemption, NOW))
@@ -326,6 +329,26 @@ def test_a_job_counts_as_gone_for_those_to_which_it_gives_way(
 ) -> None:
     fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
     assert starts(fleet, [job], {"a": 600, "p": HOUR}, giving={"p": holder})["job"][0] == seconds
+
+
+@pytest.mark.parametrize(
+    ("job", "changes", "said"),
+    [
+        ({}, {}, (1800, "default/p keeps its nodes until then, and has lower priority")),
+        ({"preempts_by": ""}, {}, (HOUR, "default/p ends by its step rate")),
+        ({}, {"priority": 9}, (HOUR, "default/p ends by its step rate")),
+        ({}, {"exempt_until": at(2 * HOUR)}, (HOUR, "default/p ends by its step rate")),
+        ({}, {"exempt_until": NOW}, (600, "default/a ends by its step rate")),
+    ],
+    ids=["later", "not by its class", "a like one", "it ends before", "once there are enough"],
+)
+def test_a_job_counts_as_gone_once_priority_may_take_its_nodes(
+    job: dict[str, Any], changes: dict[str, Any], said: tuple[float, str]
+) -> None:
+    fleet = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
+    victim = replace(Victim("default/p", 0, 3, placed=at(-60), exempt_until=at(1800)), **changes)
+    urgent = replace(wants("job", 4, priority=9), **{"preempts_by": "urgent"} | job)
+    assert starts(fleet, [urgent], {"a": 600, "p": HOUR}, outranked={"p": victim}) == {"job": said}
 
 
 def test_a_job_that_waits_for_what_is_lent_knows_to_which_job() -> None:
