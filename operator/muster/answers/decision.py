@@ -16,6 +16,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.fleetpolicy import Enforcement
 from muster.api.nodehealth import Decision
 from muster.health.verdict import CORDONED
+from muster.world.names import verb_for
 from muster.world.queuedecision import Refusal, RefusalKind
 
 MAX_NAMES = 8  # nodes that a command to be copied names
@@ -77,7 +78,7 @@ def _of_cordon(facts: Known) -> list[str]:
     if facts.used_by is None:
         consequences.append("jobs that have workers here are evacuated after their next checkpoint")
     elif jobs:
-        consequences.append(f"{_and(jobs)} {'is' if len(jobs) == 1 else 'are'} evacuated after the next checkpoint")
+        consequences.append(f"{_and(jobs)} {verb_for(len(jobs))} evacuated after the next checkpoint")
     if others:
         consequences.append(f"{_and(others)} {'stays' if len(others) == 1 else 'stay'}: Muster moves only its own jobs")
     if facts.enforcement is Enforcement.NODES:

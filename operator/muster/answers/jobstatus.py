@@ -24,6 +24,7 @@ from muster.goodput.opened import TRAINS, figures_as_of
 from muster.placement.names import NEVER_FITS
 from muster.protocol.resuming import is_own
 from muster.queueing.enabling import NOT_ENABLED
+from muster.world.names import verb_for
 from muster.world.views import ContainerView, PodView
 
 SHOWN_NODES = 8
@@ -255,9 +256,8 @@ def _next(job: TrainingJob, record: GangSpec | None, now: datetime) -> Iterator[
         elif status.reason == NOT_ENABLED:
             yield "it starts only once an administrator has enabled its namespace"
         elif waiting.counts_nodes:
-            free = f"{waiting.free} {'is' if waiting.free == 1 else 'are'} now"
-            verb = "is" if waiting.needs == 1 else "are"
-            yield f"{place}it starts when {count(waiting.needs, 'node')} {verb} free for it at once ({free})"
+            needed = f"{count(waiting.needs, 'node')} {verb_for(waiting.needs)}"
+            yield f"{place}it starts when {needed} free for it at once ({waiting.free} {verb_for(waiting.free)} now)"
         else:
             yield f"{place}it starts on {count(waiting.needs, 'node')}, all at once"
         if starts := start_text(job, now):

@@ -18,6 +18,7 @@ from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
 from muster.queueing.ends import BASIS_TEXT, end_of, history
 from muster.queueing.starts import MAX_ESTIMATED
+from muster.world.names import verb_for
 
 MOST_SCORED = 20
 """How many starts are compared with what was estimated first: the newest."""
@@ -266,5 +267,5 @@ def head_text(it: QueueView) -> str:
     if promised:
         parts.append(f"{promised} of these are lent for a while")
     if reserved:
-        parts.append(f"{count(reserved, 'free node')} {'is' if reserved == 1 else 'are'} reserved")
+        parts.append(f"{count(reserved, 'free node')} {verb_for(reserved)} reserved")
     return f"{where}: {', '.join(parts)}; times are UTC"

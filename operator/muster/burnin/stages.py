@@ -16,6 +16,7 @@ from muster.preflight.unproved import control_pairs
 from muster.preflight.verdict import Outcome
 from muster.protocol.profiles import PROFILES
 from muster.world.job import WorkerView
+from muster.world.names import verb_for
 
 # After this long the gang no longer waits for the checkers of passed nodes to confirm the pass.
 ECHO_SECONDS = 60.0
@@ -56,7 +57,7 @@ def _missing_answer(tests: BurnInTests) -> str | None:
 def _repeated_text(repeated: Sequence[str], beside: Sequence[str]) -> str:
     subject = f"{repeated[0]} was" if len(repeated) == 1 else f"{repeated[0]} and {len(repeated) - 1} more were"
     compared = f"; for comparison also {', '.join(beside)}" if beside else ""
-    return f"{subject} slow, late or hung, and {'is' if len(repeated) == 1 else 'are'} tested alone once more{compared}"
+    return f"{subject} slow, late or hung, and {verb_for(len(repeated))} tested alone once more{compared}"
 
 
 def _missing_node(tests: BurnInTests) -> str | None:

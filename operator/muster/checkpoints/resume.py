@@ -23,6 +23,7 @@ from muster.recovery.modes import mode_of
 from muster.recovery.verification import NOT_LISTED, NOT_VERIFIED, verifiers
 from muster.recovery.words import suspects_text
 from muster.world.job import JobWorld, OtherJob, WorkerView
+from muster.world.names import verb_for
 from muster.world.views import LauncherView
 
 # How long a start waits for a checkpoint that some worker does not see (yet), after all listings are there.
@@ -431,7 +432,7 @@ def passed_over_text(world: JobWorld, record: GangSpec, resumed: Resume | None) 
         return ""
     (step, path), problem = newer.popitem()
     text = f"checkpoint {step} ({path}) is newer and not complete{f': {problem}' if problem else ''}"
-    text += f"; nor {'is' if len(newer) == 1 else 'are'} {len(newer)} more before it" if newer else ""
+    text += f"; nor {verb_for(len(newer))} {len(newer)} more before it" if newer else ""
     failed_at_once = bool(record.incidents) and not record.incidents[-1].trained
     loads_it = self_found_text(world.job, path, "that one") if failed_at_once else ""
     return f"{text}. {loads_it}" if loads_it else text

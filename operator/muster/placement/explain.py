@@ -19,6 +19,7 @@ from muster.placement.request import Request
 from muster.placement.search import wanted_room
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
+from muster.world.names import verb_for
 from muster.world.queuedecision import DomainCount, Nearest, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 MAX_DOMAINS = 8
@@ -243,14 +244,10 @@ def _needs_text(request: Request, kind: str) -> str:
     return " and ".join(parts) + inside + segments
 
 
-def _verb(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
 def _fleet(short: Shortfall) -> str:
     free = short.free - short.lent
-    lent = f", {short.lent} {_verb(short.lent)} held by jobs that give way to it" if short.lent else ""
-    return f"{free} of the fleet's {short.fleet} {_verb(free)} free and suitable{lent}"
+    lent = f", {short.lent} {verb_for(short.lent)} held by jobs that give way to it" if short.lent else ""
+    return f"{free} of the fleet's {short.fleet} {verb_for(free)} free and suitable{lent}"
 
 
 def _refused_text(short: Shortfall) -> str:
@@ -317,7 +314,7 @@ def _never(request: Request, short: Shortfall) -> str:
             limit_text = f"{most.domain} has {most.suitable} suitable, too few of them side by side"
         rest = f"; {short.suitable} of the fleet's {short.fleet} nodes are suitable"
     else:
-        limit_text = f"only {short.suitable} of the fleet's {short.fleet} nodes {_verb(short.suitable)} suitable"
+        limit_text = f"only {short.suitable} of the fleet's {short.fleet} nodes {verb_for(short.suitable)} suitable"
         if short.suitable >= short.needs:
             limit_text = f"too few of the fleet's {short.suitable} suitable nodes are side by side"
         rest = ""

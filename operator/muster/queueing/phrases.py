@@ -5,6 +5,8 @@ Tests: tests/unit/queueing/test_explain.py, tests/unit/queueing/test_queue.py.
 
 from collections.abc import Mapping
 
+from muster.world.names import verb_for
+
 MAX_NAMES = 3
 
 
@@ -33,11 +35,6 @@ def jobs_text(amounts: Mapping[str, int]) -> str:
 def before_in_queue_text(count: int) -> str:
     """Why the named jobs come first, in words, for one job or for several."""
     return "which is before it in the queue" if count == 1 else "which are before it in the queue"
-
-
-def verb_for(count: int) -> str:
-    """`is` or `are`, to fit the number."""
-    return "is" if count == 1 else "are"
 
 
 def shortened_text(text: str, length: int) -> str:

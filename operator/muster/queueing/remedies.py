@@ -14,10 +14,11 @@ from muster.placement.explain import PASSING
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.queueing.enabling import NotEnabled, add_limit_command
 from muster.queueing.limits import OverLimit
-from muster.queueing.phrases import nodes_text, verb_for
+from muster.queueing.phrases import nodes_text
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
+from muster.world.names import verb_for
 from muster.world.queuedecision import NotPlaced, RefusalKind, RefusedNodes, Shortfall
 
 # So many domains and so many holders are named one by one.

@@ -1,6 +1,6 @@
 """Derive deterministic names: creating twice is harmless, and a job re-created under its old name adopts nothing.
 
-Texts for people shorten lists of names here, all in one way.
+Texts for people shorten lists of names here, and fit verbs to numbers, all in one way.
 
 Tests: tests/unit/world/test_world.py.
 """
@@ -48,6 +48,11 @@ def pod_name_in(gang: str, index: int, incarnation: int) -> str:
 def index_of(pod: str) -> int:
     """Return the worker's index from the name of its pod."""
     return int(pod.rsplit("-", 2)[1])
+
+
+def verb_for(count: int) -> str:
+    """Return `is` or `are`, to fit the number."""
+    return "is" if count == 1 else "are"
 
 
 def shortened(names: Sequence[str], most: int = MAX_IN_NOTE) -> str:
