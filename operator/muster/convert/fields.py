@@ -24,7 +24,6 @@ _REASONS = {
     "it runs in the cluster that it is applied to": "managedBy",
     "Muster finds its own pods": "manualSelector selector",
     "Muster restarts ranks itself (spec.recovery), in pods that stay": "restartPolicy restartStrategy",
-    "no limit of time: spec.suspend stops a job, kubectl delete ends it": "activeDeadlineSeconds",
     _MEETING: "coordinator network rdzvBackend rdzvConf rdzvHost rdzvId rdzvPort standalone",
     "the gang is restarted as a whole": "backoffLimitPerIndex maxFailedIndexes podReplacementPolicy",
     "when a job has ended its nodes are free, and its pods go with it (spec.completion.ttlSecondsAfterFinished)": (

@@ -47,6 +47,7 @@ def gang(source: Mapping[str, Any], others: Sequence[Any], notes: Notes) -> Gang
         )
     spec.pop_field("completionMode")  # each worker has an index
     made.ends(spec, notes)
+    made.lasts(spec)
     made.restarts(spec, "backoffLimit", spec.pop_field("backoffLimit", int), notes)
     template = spec.pop_field("template", dict) or {}
     if not isinstance(template.get("spec"), dict):

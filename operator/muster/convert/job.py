@@ -10,7 +10,7 @@ from typing import Any
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
-from muster.convert import hosts, identity, pod, saving, worker
+from muster.convert import hosts, identity, job_queueing, pod, saving, worker
 from muster.convert.fields import Fields, Notes, RefusedError
 from muster.convert.hosts import HostNames
 from muster.pods import launching
@@ -41,6 +41,7 @@ class Gang:
         parts: the replicas that train: the path of each, the template of its pods, and the number of pods.
         restarts_containers: whether the other system restarts a container that ends in place.
         spec: fields of the TrainingJob's spec that are already known.
+        limits: the paths of fields that limit the time of the gang or of a pod, with their seconds.
         files: the texts of the ConfigMaps in the input, by the names of their files, where the other system numbers
         pods by JOB_COMPLETION_INDEX; None: it does not.
     """
@@ -54,6 +55,7 @@ class Gang:
     parts: list[tuple[str, dict[str, Any], int]] = field(default_factory=list)
     restarts_containers: bool = False
     spec: dict[str, Any] = field(default_factory=dict)
+    limits: list[tuple[str, int]] = field(default_factory=list)
     files: Mapping[str, str] | None = None
 
     @property
@@ -87,6 +89,12 @@ class Gang:
             "failures of nodes do not count"
         )
 
+    def lasts(self, fields: Fields) -> None:
+        """Keep activeDeadlineSeconds, for spec.queueing."""
+        seconds = fields.pop_field(job_queueing.DEADLINE, int)
+        if seconds is not None:
+            self.limits.append((fields.at(job_queueing.DEADLINE), seconds))
+
     def ends(self, fields: Fields, notes: Notes) -> None:
         """Carry over suspend and ttlSecondsAfterFinished."""
         seconds = fields.pop_field("ttlSecondsAfterFinished", int)
@@ -111,13 +119,13 @@ class Worker:
         template: the template of a worker's pod.
         container: the container of the template that trains.
         gpus: number of accelerators on each node.
-        marks: labels and annotations that belong to another system.
+        marks: labels and annotations of each replica that belong to another system.
     """
 
     template: dict[str, Any]
     container: dict[str, Any]
     gpus: int
-    marks: dict[str, str]
+    marks: list[dict[str, str]]
 
 
 def different(value: Any, other: Any, path: str = "") -> str:
@@ -155,7 +163,7 @@ def _workers(gang: Gang, notes: Notes) -> Worker:
                 "into all that train (the program may ask NODE_RANK, 0 on the first node); what does not train, "
                 "e.g. an initializer, becomes an init container, or a Job that ends before"
             )
-        made.marks.update(replica.marks)
+        made.marks.extend(replica.marks)
     assert made is not None  # a gang without nodes is refused where it is read
     return made
 
@@ -173,6 +181,8 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
             notes.leave_out(f"template.metadata.{name}", value, "Muster names a worker's pods, and owns them")
     metadata = _own(written, marks)
     own = {key for values in metadata.values() for key in values}
+    gang.lasts(Fields(template["spec"], "template.spec", notes))
+    template["spec"].pop(job_queueing.DEADLINE, None)
     worker.constants(template, own, gang.hosts.marks, notes)
     container = worker.training(template, gang.usual, notes)
     gpus = worker.accelerators(container, gang.nodes, notes)
@@ -190,7 +200,7 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     if gang.nodes > 1:
         identity.note_scripts(container, notes)
     worker.processes(container, gang.processes, gpus, notes)
-    return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, marks)
+    return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, [marks])
 
 
 def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
@@ -212,8 +222,11 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
             notes.leave_out(f"metadata.{key}", gang.metadata[key])
     marks: dict[str, str] = {}
     metadata |= _own(gang.metadata, marks)
-    placement = _placement(gang, marks | made.marks, policy, notes)
+    all_marks = [marks | of_replica for of_replica in made.marks]
+    placement = _placement(gang, all_marks, policy, notes)
     spec |= {"placement": placement} if placement else {}
+    queueing = job_queueing.convert_queueing(gang.limits, all_marks, notes)
+    spec |= {"queueing": queueing} if queueing else {}
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     check_job(job, policy, notes)
@@ -234,11 +247,16 @@ def _own(metadata: Mapping[str, Any], marks: dict[str, str]) -> dict[str, dict[s
     return {part: values for part, values in own.items() if values}
 
 
-def _placement(gang: Gang, marks: Mapping[str, str], policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
+def _placement(
+    gang: Gang, all_marks: Iterable[Mapping[str, str]], policy: FleetPolicySpec, notes: Notes
+) -> dict[str, Any]:
     levels = {level.label: level.name for level in policy.topology.levels}
     placement: dict[str, Any] = {}
+    marks = {key: label for of_replica in all_marks for key, label in of_replica.items()}
     for key, label in marks.items():
         wanted = _LEVELS.get(key)
+        if key in job_queueing.MARKS:
+            continue
         if pod.THEIR_RESTARTS.fullmatch(key):
             notes.leave_out(key, label, "Muster restarts ranks itself (spec.recovery)")
         elif wanted is None:

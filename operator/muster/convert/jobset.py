@@ -28,6 +28,7 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
     made = Gang(source["metadata"], "node")
     spec = Fields(source.get("spec"), path, notes)
     made.ends(spec, notes)
+    made.lasts(spec)
     failure = spec.inner("failurePolicy")
     made.restarts(failure, "maxRestarts", failure.pop_field("maxRestarts", int), notes)
     if spec.pop_field("volumeClaimPolicies"):
@@ -55,6 +56,7 @@ def gang(source: Mapping[str, Any], notes: Notes, path: str = "spec") -> Gang:
         batch.pop_field("completionMode")  # each worker has an index
         if "completion" not in made.spec:
             made.ends(batch, notes)
+        made.lasts(batch)
         jobs = 1 if jobs is None else jobs
         made.joins(part, batch.pop_field("template", dict), jobs * size, notes)
         made.restarts(batch, "backoffLimit", batch.pop_field("backoffLimit", int), notes)

@@ -45,7 +45,6 @@ POD_KEPT = frozenset(
 _SAME_NAME = "it would be the same on every node; workers reach rank 0 at $(MASTER_ADDR)"
 # Why these are left out; "": the reason is the known one for the field's name.
 POD_LEFT_OUT = {
-    "activeDeadlineSeconds": "",
     "ephemeralContainers": "a pod begins without any, and kubectl debug adds one",
     "hostname": _SAME_NAME,
     "hostnameOverride": _SAME_NAME,
@@ -60,9 +59,10 @@ POD_LEFT_OUT = {
     "subdomain": _SAME_NAME,
     "workloadRef": "",
 }
-# The functions below decide what becomes of these.
+# The functions below decide what becomes of these, and `job_queueing` what becomes of the first.
 POD_TOLD = frozenset(
     [
+        "activeDeadlineSeconds",
         "affinity",
         "os",
         "priorityClassName",

@@ -24,6 +24,7 @@ def gang(source: Mapping[str, Any], notes: Notes) -> Gang:
     run, elastic, replicas = (spec.inner(name) for name in ("runPolicy", "elasticPolicy", "pytorchReplicaSpecs"))
     scheduling = run.inner("schedulingPolicy")
     made.ends(run, notes)
+    made.lasts(run)
     kinds = [kind for kind in ("Master", "Worker") if kind in replicas]
     for kind in kinds:
         part = replicas.inner(kind)

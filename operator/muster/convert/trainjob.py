@@ -71,6 +71,7 @@ def gang(source: Mapping[str, Any], runtime: Mapping[str, Any] | None, notes: No
     jobset_of = {"metadata": metadata, "spec": layout["spec"]}
     made = jobset.gang(jobset_of, notes, "runtime.spec.template.spec")
     made.ends(spec, notes)
+    made.lasts(spec)
     made.processes = str(processes)
     spec.report_rest()
     its.report_rest()

@@ -124,13 +124,13 @@ def test_run_policy() -> None:
     spec = job("pytorchjob-master-and-workers")["spec"]
     assert spec["recovery"] == {"applicationRestartsPerDay": 5}
     assert spec["completion"] == {"ttlSecondsAfterFinished": 3600}
+    assert spec["queueing"] == {"expectedDurationSeconds": 86400}
     assert spec["template"]["spec"]["priorityClassName"] == "training-high"
     assert "schedulerName" not in spec["template"]["spec"]
     assert spec["template"]["metadata"] == {"annotations": {"sidecar.istio.io/inject": "false"}}
     left = {note.partition(":")[0].rpartition(".")[2] for note in found.notes.left_out}
     assert left >= {
         "cleanPodPolicy",
-        "activeDeadlineSeconds",
         "minAvailable",
         "queue",
         "scheduleTimeoutSeconds",
@@ -245,7 +245,7 @@ def test_a_job_of_a_set_says_when_it_goes_and_its_index_stands_there_once() -> N
 
 def test_what_only_other_schedulers_know_of_a_pod_is_left_out_and_told() -> None:
     source = a_pytorch_job(["torchrun", "train.py"])
-    spec = {"schedulingGroup": {"podGroupName": "g"}, "workloadRef": {"name": "w"}, "activeDeadlineSeconds": 60}
+    spec = {"schedulingGroup": {"podGroupName": "g"}, "workloadRef": {"name": "w"}}
     source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"] |= spec
     (found,) = convert_objects([source])
     assert found is not None
