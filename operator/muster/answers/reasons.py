@@ -1821,6 +1821,18 @@ REASONS: tuple[Reason, ...] = (
         "spec.health.enforcement. Install profile health, or take that out of the FleetPolicy.",
     ),
     Reason(
+        "PreemptionWithoutEffect",
+        Topic.POLICY,
+        POLICY_EVENT,
+        "`spec.queueing.preemption.priorityClasses` lists a PriorityClass that does not exist, or one that has "
+        "`preemptionPolicy: Never`.",
+        "No job [preempts](docs/queueing.md#preemption-by-priority) by this class, until it exists and may.",
+        "Create the class, without `preemptionPolicy`, or take it out of the list.",
+        "spec.queueing.preemption.priorityClasses of FleetPolicy default lists PriorityClass urgent, which does not "
+        "exist: no job preempts by it. To change that, create it (kubectl create priorityclass urgent --value=VALUE), "
+        "or take it out of the list (kubectl edit fleetpolicy default).",
+    ),
+    Reason(
         "PreflightLimitUnused",
         Topic.POLICY,
         POLICY_EVENT,

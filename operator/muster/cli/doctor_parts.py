@@ -49,6 +49,7 @@ from muster.health.silence import AGENT_SILENT
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.queueing.enabling import NOT_ENABLED, add_limit_command
+from muster.queueing.preempting_classes import classes_without_effect
 from muster.world.resources import amount
 
 RELEASE = re.compile(r"v?(?P<version>(?P<major>\d+)\.(?P<minor>\d+)\.\d+.*)")
@@ -483,6 +484,21 @@ def _limit_command(namespace: str) -> str:
     return f"set a limit: {add_limit_command(namespace, 8)}"
 
 
+async def check_preemption(cluster: ClusterReader) -> list[DoctorRow]:
+    """Check whether jobs preempt by the PriorityClasses that the FleetPolicy lists."""
+    default = await default_policy(cluster)
+    if default is None or not (await profile_of(cluster)).has_jobs:
+        return []
+    preemption = default.spec.queueing.preemption
+    if not preemption.priority_classes:
+        return passed("preemption", "FleetPolicy default lists no PriorityClass that preempts")
+    path = paths.group("scheduling.k8s.io/v1", "priorityclasses")
+    may_preempt = {it.name: it.preempts for it in await cluster.read_all(path, decode.priority_class)}
+    rows = [wrong("preemption", it.finding, it.remedy) for it in classes_without_effect(preemption, may_preempt)]
+    names = [listed.name for listed in preemption.priority_classes]
+    return rows or passed("preemption", f"jobs preempt by {short_list(names)}")
+
+
 async def check_waiting_jobs(cluster: ClusterReader) -> list[DoctorRow]:
     """Check whether jobs wait because their namespace is not enabled, or because the profile runs none."""
     profile = await profile_of(cluster)
@@ -554,5 +570,6 @@ CHECKS: Mapping[str, Check] = {
     "profile": check_profile,
     "scope": check_scope,
     "namespaces": check_namespaces,
+    "preemption": check_preemption,
     "jobs": check_waiting_jobs,
 }

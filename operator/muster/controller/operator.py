@@ -30,6 +30,7 @@ from muster.controller.nodefitness import NodeFitness
 from muster.controller.nodes import Nodes
 from muster.controller.perform import Performer
 from muster.controller.policyevents import record_policy_event
+from muster.controller.preemptionreports import PreemptionReports
 from muster.controller.probe_thresholds import LimitsKeeper, ProbeThresholds
 from muster.controller.queue import Queue
 from muster.controller.readiness import Readiness
@@ -108,6 +109,7 @@ class Operator:
         )
         report_policy = functools.partial(record_policy_event, self.cluster, self.events, WARNING)
         self.limits = LimitsKeeper(self.thresholds, self.cluster, report_policy)
+        self.preemption_reports = PreemptionReports(self.cluster, report_policy)
         self.nodes = Nodes(
             client=client,
             cluster=self.cluster,
@@ -283,6 +285,7 @@ class Operator:
         if self.settings.profile.has_jobs:
             yield "queue", self.queue.run
             yield "start times", self.start_times.run
+            yield "reports of preemption", self.preemption_reports.run
         yield "nodes", self.nodes.reconciler.run
         yield "conditions of nodes", self.nodes.marks.run
         yield "forgetting machines that are gone", self.nodes.forget

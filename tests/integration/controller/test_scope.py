@@ -9,6 +9,7 @@ from muster.kube import paths
 from muster.world.names import gang_name
 from stage.hand import Object, job_manifest, patiently
 from stage.health import agent_says, are_tainted, evidence, node
+from stage.queueing import policy_event
 from stage.scene import Scene
 
 BLOCK = "topology.muster.dev/block"
@@ -63,16 +64,6 @@ async def forge_gang(scene: Scene, job: Object, *nodes: str) -> None:
 async def marked(scene: Scene, name: str) -> bool:
     """Whether the node has Muster's condition."""
     return any(each["type"] == "MusterHealthy" for each in (await node(scene, name))["status"]["conditions"])
-
-
-async def policy_event(scene: Scene, reason: str, text: str) -> None:
-    """Wait until an Event of the FleetPolicy says this."""
-
-    async def is_there() -> bool:
-        events = await scene.listed(paths.group("events.k8s.io/v1", "events", namespace="default"))
-        return any(each["reason"] == reason and text in each["note"] for each in events)
-
-    await scene.eventually(f"Event {reason}", is_there)
 
 
 async def test_forged_records_have_nothing_written_outside_the_scope(scene: Scene) -> None:

@@ -49,6 +49,7 @@ from muster.cli.doctor_parts import (
     check_operator,
     check_pods,
     check_policy,
+    check_preemption,
     check_profile,
     check_scope,
     check_size,
@@ -57,6 +58,7 @@ from muster.cli.doctor_parts import (
 )
 from muster.kube.client import Answers
 
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BY_DIGEST = f"@sha256:{'0' * 64}"
 
 
@@ -510,6 +512,30 @@ def test_where_all_namespaces_are_enabled_those_without_jobs_need_no_limit(insta
     del policy_of(installed)["spec"]["queueing"]["namespaceSelector"]
     rows = rows_of(installed, check_namespaces)
     assert [row[:2] for row in rows] == [("Ok", "jobs may start in default, team-a")]
+
+
+def test_a_class_by_which_no_job_preempts_is_wrong(installed: Any) -> None:
+    listed = [{"name": "urgent", "namespaces": ["team-a"]}]
+    policy_of(installed)["spec"]["queueing"]["preemption"] = {"priorityClasses": listed}
+    installed.lists(CLASSES)
+    finding, remedy = only_wrong(installed, check_preemption)
+    assert finding.endswith("lists PriorityClass urgent, which does not exist: no job preempts by it")
+    assert remedy.startswith("create it (kubectl create priorityclass urgent --value=VALUE)")
+    urgent = {"metadata": {"name": "urgent", "resourceVersion": "1"}, "value": 1000, "preemptionPolicy": "Never"}
+    installed.lists(CLASSES, urgent)
+    finding, _ = only_wrong(installed, check_preemption)
+    assert finding.endswith("urgent, which has preemptionPolicy Never: no job preempts by it")
+    installed.lists(CLASSES, {**urgent, "preemptionPolicy": "PreemptLowerPriority"})
+    assert rows_of(installed, check_preemption) == [("Ok", "jobs preempt by urgent", "")]
+    refuse(installed, CLASSES)
+    assert unread(installed, check_preemption)[0] == "you may not list priorityclasses.scheduling.k8s.io"
+
+
+def test_without_a_listed_class_no_class_is_read(installed: Any) -> None:
+    refuse(installed, CLASSES)
+    assert [state for state, *_ in rows_of(installed, check_preemption)] == ["Ok"]
+    set_variable(installed, "MUSTER_PROFILE", "health")
+    assert rows_of(installed, check_preemption) == []
 
 
 def test_jobs_that_wait_for_their_namespace_are_wrong(installed: Any) -> None:

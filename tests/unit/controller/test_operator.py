@@ -301,7 +301,7 @@ LOOPS = {
         "admission policies",
     },
     "burn-in": {"thresholds", "upkeep"},
-    "jobs": {"queue", "start times", "history"},
+    "jobs": {"queue", "start times", "reports of preemption", "history"},
 }
 
 

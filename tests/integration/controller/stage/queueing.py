@@ -1,7 +1,8 @@
-"""What a job that waits for nodes tells."""
+"""What a job that waits for nodes tells, and the FleetPolicy of all of them."""
 
 from typing import Any
 
+from muster.kube import paths
 from stage.scene import Scene
 
 
@@ -21,3 +22,13 @@ async def is_reason(scene: Scene, name: str, wanted: str) -> bool:
 
 async def is_told(scene: Scene, name: str, words: str) -> bool:
     return words in (await scene.condition("Placed", name))[2]
+
+
+async def policy_event(scene: Scene, reason: str, text: str) -> None:
+    """Wait until an Event of the FleetPolicy says this."""
+
+    async def is_there() -> bool:
+        events = await scene.listed(paths.group("events.k8s.io/v1", "events", namespace="default"))
+        return any(each["reason"] == reason and text in each["note"] for each in events)
+
+    await scene.eventually(f"Event {reason}", is_there)

@@ -1,10 +1,11 @@
-"""Whose turn it is among several that wait, and a limit that falls below what a gang holds."""
+"""Whose turn it is among several that wait, listed classes that preempt none, and a limit that falls below what a gang
+holds."""
 
 import functools
 
 from muster.kube import paths
 from stage.hand import job_manifest, patiently
-from stage.queueing import is_told, waiting
+from stage.queueing import is_told, policy_event, waiting
 from stage.scene import Scene
 
 
@@ -31,6 +32,22 @@ async def test_the_next_is_the_one_with_the_highest_priority_then_the_oldest(sce
     assert (await scene.state("Pending", "old"))["status"]["waiting"]["needs"] == 2
     await patiently(
         lambda: scene.api.delete(paths.group("scheduling.k8s.io/v1", "priorityclasses", name=urgent)),
+    )
+
+
+async def test_listed_classes_by_which_no_job_preempts_are_named(scene: Scene) -> None:
+    await scene.add_nodes(1, "n")
+    never, missing = f"never-{scene.namespace}", f"missing-{scene.namespace}"
+    classes = paths.group("scheduling.k8s.io/v1", "priorityclasses")
+    polite = {"metadata": {"name": never}, "value": 1000, "preemptionPolicy": "Never"}
+    await patiently(lambda: scene.api.post(classes, polite))
+    listed = [{"name": name, "namespaces": [scene.namespace]} for name in (never, missing)]
+    async with scene.policy({"queueing": {"preemption": {"priorityClasses": listed}}}):
+        await scene.operators.start()
+        await policy_event(scene, "PreemptionWithoutEffect", f"{never}, which has preemptionPolicy Never")
+        await policy_event(scene, "PreemptionWithoutEffect", f"{missing}, which does not exist")
+    await patiently(
+        lambda: scene.api.delete(paths.group("scheduling.k8s.io/v1", "priorityclasses", name=never)),
     )
 
 
