@@ -254,7 +254,7 @@ class Operator:
             self._loops.start(name, loop)
         await self.nodes.reconciler.begin()
         self.bus.job_changed.subscribe(self.dirty.add)  # a standby would keep the names of all jobs that have gone
-        self.queue.expect(self.cluster.job_keys())
+        self.queue.undecided.expect(self.cluster.job_keys())
         self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
         self.cluster.mark_all_jobs()
         for name, loop in self._deciding_loops():

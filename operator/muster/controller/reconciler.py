@@ -300,31 +300,32 @@ class Reconciler:
         key, uid = (job.metadata.namespace, job.metadata.name), job.metadata.uid
         if record is not None:
             self._queue.set_waiting(key, uid, None)
-            self._queue.set_preemption_candidate(key, uid, None)
+            self._queue.candidates.set(key, uid, None)
             return _without_record(world, record)
         needs = queue_needs(world)
-        if needs.returned_nodes is not None:
-            self._queue.charge_returned_nodes(key, uid, needs.returned_nodes.attempt, needs.returned_nodes.seconds_ago)
+        returned = needs.returned_nodes
+        if returned is not None:
+            self._queue.charges.charge_returned_nodes(key, uid, returned.attempt, returned.seconds_ago)
         self._queue.note_short_estimates(key[0], uid, world.gang.spec.short_estimates if world.gang else ())
-        waiting = self._waiting(job, needs, expected_seconds(world, self._queue.earlier.get(key[0], ())))
+        waiting = self._waiting(job, needs, expected_seconds(world, self._queue.estimates.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
         if key in self._queue.preemptors:
             wanting = uid if job.wants_nodes and not job.spec.suspend else ""
             has_nodes = needs.held > 0 and needs.request is None
-            self._queue.check_preemptor(key, wanting, holds_nodes=has_nodes, has_begun=has_begun(world))
+            self._queue.preemptors.check(key, wanting, holds_nodes=has_nodes, has_begun=has_begun(world))
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
         candidate = preemption_candidate(world, place)
         keeps_nodes = isinstance(candidate, Victim) and not self._cluster.knows_priority_of(job)
-        self._queue.set_preemption_candidate(key, uid, None if keeps_nodes else candidate)
+        self._queue.candidates.set(key, uid, None if keeps_nodes else candidate)
         answers = replace(
             world,
             queue_decision=self._queue.decision_of(uid),
-            start_estimate=self._queue.estimates.get(uid),
+            start_estimate=self._queue.estimates.by_uid.get(uid),
             preempted_by=self._preempted_by(job),
         )
         plan = self._plan(key, answers)
         if any(isinstance(action, CheckTemplate) for action in plan.actions):
-            self._queue.await_check(key)
+            self._queue.undecided.await_check(key)
         if plan.unprepared is None:
             # Who has just done something goes on at once; who only waits can wait for several changes together.
             idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)
@@ -367,7 +368,7 @@ class Reconciler:
 
     def _preempted_by(self, job: TrainingJob) -> Preemptors | None:
         """The jobs that the job gives its nodes to, by the names that its people may see."""
-        jobs, namespace = self._queue.preempted_by(job.metadata.uid), job.metadata.namespace
+        jobs, namespace = self._queue.candidates.preempted_by(job.metadata.uid), job.metadata.namespace
         viewer = None if self._cluster.policy().queueing.show_jobs_of_other_namespaces else namespace
         return jobs and tuple(
             dict.fromkeys(preemptor._replace(name=visible_name(preemptor.name, viewer)) for preemptor in jobs)

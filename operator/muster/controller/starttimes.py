@@ -43,6 +43,7 @@ class StartTimes:
     ) -> None:
         self._cluster = cluster
         self._queue = queue
+        self._estimates = queue.estimates
         self._bus = bus
         self._clock = clock
         self._wall_clock = wall_clock
@@ -62,16 +63,16 @@ class StartTimes:
         now = self._cluster.server_now(self._wall_clock())
         first = self._queue.first_jobs(MAX_ESTIMATED)
         if not first:
-            self._queue.set_estimates({}, {})
+            self._estimates.set({}, {})
             return
         if self._clock() - self._read_at >= HISTORY_SECONDS:
             jobs = [job for job in self._cluster.jobs.store.values() if isinstance(job, TrainingJob)]
-            self._queue.earlier = await in_slices(history_steps(jobs), self._clock)
+            self._estimates.earlier = await in_slices(history_steps(jobs), self._clock)
             self._read_at = self._clock()
         ends = Ends(lambda holder: self._end_of(holder, now), lambda uid: self._remaining_of(uid, now))
-        preemption = self._queue.preemption()
+        preemption = self._queue.candidates.for_plan()
         estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
-        self._queue.set_estimates(estimates, preemption.jobs)
+        self._estimates.set(estimates, preemption.jobs)
         for uid, estimate in estimates.items():
             job = self._cluster.job_by_uid(uid)
             if isinstance(job, TrainingJob) and is_news(job, estimate, now):
@@ -80,7 +81,7 @@ class StartTimes:
     def _end_of(self, holder: str, now: datetime) -> JobEnd:
         job = self._cluster.job_by_uid(holder)
         if isinstance(job, TrainingJob):
-            return end_of(job, self._queue.earlier.get(job.metadata.namespace, ()), now)
+            return end_of(job, self._estimates.earlier.get(job.metadata.namespace, ()), now)
         # A job that is gone holds nodes until its pods have ended. Of one that cannot be read, or a pod, nothing says.
         return _NOT_KNOWN if job is not None or holder.startswith("pod/") else JobEnd(now, None, "")
 
@@ -88,4 +89,4 @@ class StartTimes:
         job = self._cluster.job_by_uid(uid)
         if not isinstance(job, TrainingJob):
             return RemainingTime(None, None, "")
-        return remaining_of(job, self._queue.earlier.get(job.metadata.namespace, ()), now)
+        return remaining_of(job, self._estimates.earlier.get(job.metadata.namespace, ()), now)

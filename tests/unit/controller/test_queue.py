@@ -13,7 +13,8 @@ from tests.unit.waiting import until
 
 from localcluster.patience import PATIENCE_SECONDS
 from muster.controller import slices
-from muster.controller.queue import CHECKS_SECONDS, Queue
+from muster.controller.queue import Queue
+from muster.controller.undecidedjobs import CHECKS_SECONDS
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
@@ -95,7 +96,7 @@ async def test_who_waits_in_vain_is_rung_again_when_the_answer_changes(keeper: K
 
 
 async def test_a_new_leader_plans_nothing_before_it_has_looked_at_every_job(keeper: Keeper) -> None:
-    keeper.queue.expect([("ns", "a"), ("ns", "b"), ("ns", "gone")])
+    keeper.queue.undecided.expect([("ns", "a"), ("ns", "b"), ("ns", "gone")])
     keeper.put("b", 3, minutes=1)
     for _ in range(50):
         await asyncio.sleep(0)
@@ -111,17 +112,17 @@ async def test_a_new_leader_waits_for_answers_about_templates_and_no_longer_than
     times = [0.0]
     queue = Queue(scene.cluster, scene.bus, clock=lambda: times[0])
     keys = [("ns", "a"), ("ns", "b")]
-    queue.expect(keys)
+    queue.undecided.expect(keys)
     for key in keys:
         queue.set_waiting(key, key[1], None)
-        queue.await_check(key)
-    assert queue.awaits_jobs
+        queue.undecided.await_check(key)
+    assert queue.undecided.are_awaited
     queue.set_waiting(keys[0], "a", waiting("a"))
-    assert queue.awaits_jobs
+    assert queue.undecided.are_awaited
     times[0] = CHECKS_SECONDS
-    assert not queue.awaits_jobs
-    queue.await_check(keys[0])
-    assert not queue.awaits_jobs
+    assert not queue.undecided.are_awaited
+    queue.undecided.await_check(keys[0])
+    assert not queue.undecided.are_awaited
 
 
 async def test_who_has_left_makes_room(keeper: Keeper) -> None:
@@ -135,16 +136,16 @@ async def test_who_has_left_makes_room(keeper: Keeper) -> None:
 
 async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(keeper: Keeper) -> None:
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
-    assert keeper.queue.preempted_by("spot") is None, "no plan says it"
-    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", Borrower("ns/spot", EPOCH))
-    await until(lambda: keeper.queue.preempted_by("spot") == ())
+    assert keeper.queue.candidates.preempted_by("spot") is None, "no plan says it"
+    keeper.queue.candidates.set(("ns", "spot"), "spot", Borrower("ns/spot", EPOCH))
+    await until(lambda: keeper.queue.candidates.preempted_by("spot") == ())
     keeper.rung.clear()
     keeper.put("a", 2)
-    await until(lambda: keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),))
+    await until(lambda: keeper.queue.candidates.preempted_by("spot") == (Preemptor("ns/a"),))
     assert keeper.rung.count(("ns", "spot")) == 1
     keeper.queue.replan()
     keeper.queue.set_waiting(("ns", "a"), "a", None)
-    await until(lambda: keeper.queue.preempted_by("spot") == ())
+    await until(lambda: keeper.queue.candidates.preempted_by("spot") == ())
     assert keeper.rung.count(("ns", "spot")) == 2
     keeper.queue.forget(("ns", "spot"))
     keeper.put("b", 2)
@@ -155,7 +156,7 @@ async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(
 async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
     now = datetime.now(UTC)
-    keeper.queue.set_estimates({"big": StartEstimate(now + timedelta(hours=2), "")}, {})
+    keeper.queue.estimates.set({"big": StartEstimate(now + timedelta(hours=2), "")}, {})
     keeper.queue.note_short_estimates("ns", "old", [now - timedelta(minutes=number) for number in range(3)])
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
@@ -181,10 +182,10 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(
     keeper.fleet.occupy("lent", "lent", frozenset({"n0"}))
     since, over = now + timedelta(seconds=seconds), now + timedelta(hours=1)
     lent = Borrower("ns/lent", since, place=(0, now, "ns/lent"), lent_until=over)
-    keeper.queue.set_preemption_candidate(("ns", "lent"), "lent", lent)
+    keeper.queue.candidates.set(("ns", "lent"), "lent", lent)
     begins = now + timedelta(hours=2)
     estimate = StartEstimate(begins, "", LendingTerms(begins, begins, extra_nodes=1))
-    keeper.queue.set_estimates({"big": estimate}, dict.fromkeys(known, lent))
+    keeper.queue.estimates.set({"big": estimate}, dict.fromkeys(known, lent))
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))
     await until(lambda: keeper.queue.decision_of("small"))
@@ -200,7 +201,7 @@ async def test_no_job_passes_by_an_estimate_that_is_older_than_what_has_become_f
     estimates = {"big": late, "older": late}
     keeper.put("older", 3)
     keeper.put("big", 3)
-    keeper.queue.set_estimates(estimates, {})
+    keeper.queue.estimates.set(estimates, {})
     await until(lambda: keeper.queue.decision_of("big"))
     if are_nodes:
         keeper.queue._bus.nodes_freed.publish()
@@ -209,68 +210,27 @@ async def test_no_job_passes_by_an_estimate_that_is_older_than_what_has_become_f
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
     await until(lambda: keeper.queue.decision_of("small"))
     assert keeper.answer("small").reason == "BehindInQueue"
-    keeper.queue.set_estimates(estimates, {})
+    keeper.queue.estimates.set(estimates, {})
     keeper.queue._bus.nodes_freed.publish()
     await until(lambda: isinstance(keeper.answer("small"), Placed))
 
 
-async def _outranks(keeper: Keeper, clock: list[float]) -> None:
-    """Job urgent waits for the nodes of one that has begun to leave."""
-    keeper.queue._clock = lambda: clock[0]
+@pytest.mark.parametrize("begins", [True, False])
+async def test_who_preempts_and_goes_away_before_it_begins_pays(keeper: Keeper, begins: bool) -> None:
+    key = ("ns", "urgent")
     keeper.fleet.occupy("low", "low", frozenset({"n0", "n1", "n2"}))
     victim = Victim("ns/low", -1, 3, placed=EPOCH, exempt_until=EPOCH)
-    keeper.queue.set_preemption_candidate(("ns", "low"), "low", victim)
-    keeper.queue.set_waiting(("ns", "urgent"), "urgent", waiting("urgent", 3, preempts_by="gold"))
-    await until(lambda: keeper.queue.preempted_by("low") == (Preemptor("ns/urgent", "gold"),))
-    assert not keeper.queue.preemption().jobs, "its nodes are its own"
+    keeper.queue.candidates.set(("ns", "low"), "low", victim)
+    keeper.queue.set_waiting(key, "urgent", waiting("urgent", 3, preempts_by="gold"))
+    await until(lambda: keeper.queue.candidates.preempted_by("low") == (Preemptor("ns/urgent", "gold"),))
+    assert not keeper.queue.candidates.for_plan().jobs, "its nodes are its own"
+    assert key not in keeper.queue.preemptors
     keeper.queue.note_giving_way("low")
-
-
-def charged(keeper: Keeper, clock: list[float]) -> frozenset[str]:
-    return keeper.queue._charges.charged(clock[0]).jobs
-
-
-@pytest.mark.parametrize(
-    ("seconds", "has_begun", "pays"),
-    [(599.0, False, False), (600.0, False, True), (599.0, True, False), (600.0, True, False)],
-)
-async def test_who_preempts_and_does_not_begin_in_time_pays(
-    keeper: Keeper, seconds: float, has_begun: bool, pays: bool
-) -> None:
-    clock = [1000.0]
-    await _outranks(keeper, clock)
-    clock[0] += 5000.0
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=False, has_begun=False)
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
-    clock[0] += seconds
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=has_begun)
-    assert charged(keeper, clock) == ({"urgent"} if pays else set())
-
-
-async def test_who_loses_its_nodes_meanwhile_does_not_pay(keeper: Keeper) -> None:
-    clock = [1000.0]
-    await _outranks(keeper, clock)
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
-    clock[0] += 900.0
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=False, has_begun=False)
-    assert not charged(keeper, clock)
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
-    clock[0] += 600.0
-    keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=False)
-    assert charged(keeper, clock) == {"urgent"}
-
-
-@pytest.mark.parametrize("ends", ["", "another", "forgotten", "begins"])
-async def test_who_has_others_leave_and_goes_away_pays(keeper: Keeper, ends: str) -> None:
-    clock = [1000.0]
-    await _outranks(keeper, clock)
-    if ends == "begins":
-        keeper.queue.check_preemptor(("ns", "urgent"), "urgent", holds_nodes=True, has_begun=True)
-    if ends in ("forgotten", "begins"):
-        keeper.queue.forget(("ns", "urgent"))
-    else:
-        keeper.queue.check_preemptor(("ns", "urgent"), ends, holds_nodes=False, has_begun=False)
-    assert charged(keeper, clock) == (set() if ends == "begins" else {"urgent"})
+    assert key in keeper.queue.preemptors
+    if begins:
+        keeper.queue.preemptors.check(key, "urgent", holds_nodes=True, has_begun=True)
+    keeper.queue.forget(key)
+    assert keeper.queue.charges.charged().jobs == (set() if begins else {"urgent"})
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:
@@ -349,9 +309,9 @@ async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper.fleet.occupy("spot", "spot", frozenset({"n0", "n1", "n2"}))
-    keeper.queue.set_preemption_candidate(("ns", "spot"), "spot", Borrower("ns/spot", EPOCH))
+    keeper.queue.candidates.set(("ns", "spot"), "spot", Borrower("ns/spot", EPOCH))
     keeper.put("a", 2)
-    await until(lambda: keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),))
+    await until(lambda: keeper.queue.candidates.preempted_by("spot") == (Preemptor("ns/a"),))
     monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
     solve, said = Space.solve, list[float]()
 
@@ -366,7 +326,7 @@ async def test_who_changes_while_a_plan_is_made_still_has_others_give_way(
     keeper.queue.replan()
     await until(lambda: len(said) == 20 and keeper.answer("a") is not None)
     assert ("ns", "spot") not in keeper.rung
-    assert keeper.queue.preempted_by("spot") == (Preemptor("ns/a"),)
+    assert keeper.queue.candidates.preempted_by("spot") == (Preemptor("ns/a"),)
 
 
 async def test_a_level_that_the_policy_no_longer_names_is_not_told(scene: Any) -> None:

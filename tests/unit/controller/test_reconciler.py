@@ -569,11 +569,11 @@ async def test_a_gang_that_could_not_be_assembled_costs_its_job_the_place_once(
     job = make.job()
     loop.add(job)
     loop.reconciler._decide(job)
-    assert loop.queue._charges.charged(loop.queue._clock()) == Charged()
+    assert loop.queue.charges.charged() == Charged()
     gang = make.gang(job, members=[], reason="AssemblyTimedOut", releases=1, start=None, attempt=2)
     scene.cluster.gangs.store.assume(gang)
     charged: list[tuple[str, str, float]] = []
-    monkeypatch.setattr(loop.queue._charges, "charge", lambda *told: charged.append(told))
+    monkeypatch.setattr(loop.queue.charges, "charge", lambda *told: charged.append(told))
     for _ in range(2):
         loop.reconciler._decide(job)
     assert [told[:2] for told in charged] == [("ns", "uid-j")]

@@ -52,7 +52,7 @@ class Keeper:
         return uid
 
     def said(self, uid: str) -> tuple[float | None, str] | None:
-        found = self.queue.estimates.get(uid)
+        found = self.queue.estimates.by_uid.get(uid)
         if found is None:
             return None
         return None if found.time is None else (found.time - NOW).total_seconds(), found.reason
@@ -85,9 +85,9 @@ async def test_only_the_first_have_one(keeper: Keeper) -> None:
     keeper.hold("a", **EXPECTED)
     uids = [keeper.wait(f"b-{number}") for number in range(MAX_ESTIMATED + 3)]
     await until(lambda: all(map(keeper.queue.decision_of, uids)))
-    keeper.queue.estimates = {}
-    await until(lambda: keeper.queue.estimates)
-    assert len(keeper.queue.estimates) == MAX_ESTIMATED
+    keeper.queue.estimates.by_uid = {}
+    await until(lambda: keeper.queue.estimates.by_uid)
+    assert len(keeper.queue.estimates.by_uid) == MAX_ESTIMATED
 
 
 async def test_what_its_status_shows_already_is_no_news(keeper: Keeper) -> None:
@@ -154,4 +154,4 @@ async def test_without_waiting_jobs_nothing_is_kept(keeper: Keeper) -> None:
     uid = keeper.wait("b")
     await until(lambda: keeper.said(uid))
     keeper.queue.forget(("ns", "b"))
-    await until(lambda: not keeper.queue.estimates)
+    await until(lambda: not keeper.queue.estimates.by_uid)

@@ -1,0 +1,55 @@
+"""The jobs that hold nodes and may have to give way, and those that do by the newest plan.
+
+Tests: tests/unit/controller/test_queue.py.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from muster.controller.bus import Key, Signal
+from muster.queueing.preemption import Borrower, Preemption, PreemptionCandidate, Victim
+from muster.world.fleet import Fleet
+from muster.world.queuedecision import Preemptors
+
+
+class PreemptionCandidates:
+    """The candidates. Those whose answer has changed are published on `job_changed`; `replan` is called for a new one.
+
+    `now` is by the API server's clock.
+    """
+
+    def __init__(
+        self, fleet: Fleet, job_changed: Signal[Key], replan: Callable[[], None], now: Callable[[], datetime]
+    ) -> None:
+        self._fleet = fleet
+        self._job_changed = job_changed
+        self._replan = replan
+        self._now = now
+        self._jobs: dict[Key, tuple[str, PreemptionCandidate]] = {}  # with their uids
+        self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
+
+    def set(self, key: Key, job_uid: str, job: PreemptionCandidate | None) -> None:
+        """Set the job that holds nodes and may have to give way; None = it holds none, or may keep them."""
+        was = self._jobs.pop(key, None)
+        if job is not None:
+            self._jobs[key] = job_uid, job
+            if was is None:
+                self._replan()  # other jobs may have its nodes now
+
+    def for_plan(self) -> Preemption:
+        """Those that hold nodes now, for one plan."""
+        holders = [(uid, job) for uid, job in self._jobs.values() if self._fleet.nodes_of(uid)]
+        lent = {uid: job for uid, job in holders if isinstance(job, Borrower)}
+        victims = {uid: job for uid, job in holders if isinstance(job, Victim)}
+        return Preemption(lent, victims, self._now())
+
+    def preempted_by(self, job_uid: str) -> Preemptors | None:
+        """The jobs that a job gives its nodes to; None: there is no plan yet."""
+        return None if self._preempted_by is None else self._preempted_by.get(job_uid, ())
+
+    def note_plan(self, preempted_by: Mapping[str, Preemptors]) -> None:
+        """Note which jobs give way by the newest plan, by uid, and to which others."""
+        old, self._preempted_by = self._preempted_by, preempted_by
+        for key, (uid, _) in list(self._jobs.items()):
+            if old is None or old.get(uid) != preempted_by.get(uid):
+                self._job_changed.publish(key)

@@ -1,0 +1,58 @@
+"""When the first jobs of the queue start, as it was last estimated, and how far a plan may still go by that.
+
+An estimate is made more seldom than a plan. Who passes a reservation by an old one would be lent nodes for too long.
+
+Tests: tests/unit/controller/test_queue.py.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from muster.queueing.preemption import Borrower, Preemption
+from muster.queueing.waiting import ExpectedStart, expected_start
+from muster.world.fleet import Fleet
+from muster.world.queuedecision import StartEstimate
+
+
+class StartEstimates:
+    """The newest estimates. `replan` is called where jobs may pass again by new ones.
+
+    Attributes:
+        by_uid: when the first jobs start.
+        earlier: for how long ended jobs held nodes, by namespace; the ends of jobs are estimated by it.
+    """
+
+    def __init__(self, fleet: Fleet, replan: Callable[[], None]) -> None:
+        self.by_uid: Mapping[str, StartEstimate] = {}
+        self.earlier: Mapping[str, Sequence[float]] = {}
+        self._fleet = fleet
+        self._replan = replan
+        self._known_loans: Mapping[str, Borrower] = {}  # jobs whose nodes were lent then, by uid
+        self._is_outdated = False  # nodes, or places in the queue, have become free since: jobs may start sooner
+        self._is_used = False  # a plan has gone by them
+
+    def set(self, estimates: Mapping[str, StartEstimate], loans: Mapping[str, Borrower]) -> None:
+        """Set when the first jobs start, by uid, as it was estimated while these jobs had nodes that are lent."""
+        self.by_uid, self._known_loans = estimates, loans
+        if self._is_outdated:
+            self._replan()
+        self._is_outdated = self._is_used = False
+
+    def outdate(self) -> None:
+        """Note that jobs may start sooner than was estimated."""
+        self._is_outdated = self._is_used  # one plan goes by each estimate, or no job would pass on a busy fleet
+
+    def for_plan(self, preemption: Preemption) -> Mapping[str, ExpectedStart]:
+        """When the first jobs start, by uid, as a plan may go by it; who is absent has no known start.
+
+        None has one that was estimated before a job ended, or another one left the queue: who passed by that would be
+        lent nodes for too long.
+        """
+        self._is_used = True
+        if self._is_outdated:
+            return {}
+        # A time cannot say which loans are new: records are by the leader's clock, and are seen a moment later.
+        known_loans = {(uid, job.since) for uid, job in self._known_loans.items()}
+        new = (uid for uid, job in preemption.jobs.items() if (uid, job.since) not in known_loans)
+        lent = sum(len(self._fleet.nodes_of(uid)) for uid in new)
+        starts = ((uid, expected_start(it, preemption.now, lent)) for uid, it in self.by_uid.items())
+        return {uid: start for uid, start in starts if start is not None}
