@@ -14,7 +14,8 @@ from muster.api.fleetpolicy import Queueing
 from muster.api.gang import MAX_SHORT_ESTIMATES
 from muster.api.trainingjob import Checkpoint
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
-from muster.record.attempts import ASSEMBLY_TIMED_OUT, PREEMPTED
+from muster.record.attempts import ASSEMBLY_TIMED_OUT
+from muster.record.preemptions import PREEMPTED
 from muster.recovery.budgets import BACK_OFF_LIMIT_SECONDS
 from muster.status.report import ASSEMBLING
 from muster.world.views import JOB_UID_LABEL

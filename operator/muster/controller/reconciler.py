@@ -45,7 +45,7 @@ from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.preemption import Victim
 from muster.queueing.waiting import WaitingJob
-from muster.record.attempts import is_giving_way
+from muster.record.preemptions import is_giving_way
 from muster.status.figures import compute_or_fallback
 from muster.status.report import Announcement, State, StatusReport
 from muster.status.start_estimate import first_time_of

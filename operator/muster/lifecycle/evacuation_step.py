@@ -19,8 +19,10 @@ from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
 from muster.record import incidents
-from muster.record.attempts import PREEMPTED, SUSPENDED, holds_lent_nodes
+from muster.record.attempts import SUSPENDED
 from muster.record.evacuation import LEAVE_WITHDRAWN, for_reason, new_checkpoint
+from muster.record.loans import holds_lent_nodes
+from muster.record.preemptions import PREEMPTED
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 

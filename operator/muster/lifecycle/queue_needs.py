@@ -11,8 +11,10 @@ from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
 from muster.queueing.preemption import MAX_LENT_SECONDS, Borrower, Place, PreemptionCandidate, Victim
-from muster.record.attempts import holds_lent_nodes, is_giving_way, of_last_day, was_never_assembled
+from muster.record.attempts import was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
+from muster.record.loans import holds_lent_nodes
+from muster.record.preemptions import is_giving_way, of_last_day
 from muster.world.job import JobWorld
 
 # Pods have their grace, which is 30 s as a rule, and are seen to have ended a little later.

@@ -7,23 +7,13 @@ Tests: tests/unit/record/test_incidents.py, tests/unit/lifecycle/test_waiting_an
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import NamedTuple
 
-from muster.api.gang import (
-    MAX_PREEMPTIONS,
-    MAX_SHORT_ESTIMATES,
-    Examination,
-    GangIncident,
-    GangPreemption,
-    GangSpec,
-    Level,
-    Member,
-)
-from muster.api.trainingjob import TrainingJob
+from muster.api.gang import Examination, GangIncident, GangSpec, Level, Member
 from muster.checkpoints import node_local, resume, unloadable
 from muster.fencing.survivors import unfenced_workers
-from muster.record import corruption, exclusions, incidents, members, save_request
+from muster.record import corruption, exclusions, incidents, loans, members, save_request
 from muster.recovery import budgets, holds
 from muster.world.job import JobWorld
 from muster.world.queuedecision import Placed
@@ -32,9 +22,7 @@ from muster.world.queuedecision import Placed
 FIRST_RELEASE_SECONDS = 60.0
 ASSEMBLY_TIMED_OUT = "AssemblyTimedOut"
 NODES_YIELDED = "NodesYielded"
-PREEMPTED = "Preempted"
 SUSPENDED = "Suspended"
-_NO_TIMES = {"backfill_until": None, "lent_until": None}
 
 
 class NextAttempt(NamedTuple):
@@ -76,25 +64,7 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
         spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)
         # One of them whose fence is over may be heard again before the start.
         spec = spec.model_copy(update={"unfenced_workers": record.unfenced_workers})
-    return spec.model_copy(update={"placed_time": world.now, **_loan(world, placed)})
-
-
-def _loan(world: JobWorld, placed: Placed) -> dict[str, Any]:
-    """Return what the record says of nodes that are only lent to the gang."""
-    if placed.backfill is None:
-        return {"backfilled": _comes_back(world, placed), **_NO_TIMES}
-    return {
-        "backfilled": True,
-        "backfill_until": world.now + timedelta(seconds=placed.backfill.expected_seconds),
-        "lent_until": placed.backfill.lent_until,
-    }
-
-
-def _comes_back(world: JobWorld, placed: Placed) -> bool:
-    """Whether a job gets nodes back that were lent to it. Until its pods there have ended they are free to it alone,
-    reserved for none."""
-    was_lent = world.gang is not None and world.gang.spec.backfilled
-    return was_lent and not {*placed.nodes, *placed.spares}.isdisjoint(world.fleet.nodes_of(world.uid))
+    return spec.model_copy(update={"placed_time": world.now, **loans.loan(world, placed)})
 
 
 def next_attempt(
@@ -149,66 +119,7 @@ def _with_replacements_marked(record: GangSpec, chosen: Sequence[Member]) -> lis
 def without_nodes(world: JobWorld, record: GangSpec, reason: str = SUSPENDED) -> GangSpec:
     """Return the record without members, so that the nodes are free."""
     spec = next_attempt(world, with_newest_checkpoint(world, record), NextAttempt(Level.START, []), reason)
-    return spec.model_copy(
-        update={
-            "hold_until": None,
-            "short_estimates": _short_estimates(record, reason),
-            **_NO_TIMES,
-        }
-    )
-
-
-def _short_estimates(record: GangSpec, reason: str) -> list[datetime]:
-    """Return when estimates of the job were too short, once it leaves for this reason."""
-    evacuation, until = record.evacuation, record.backfill_until
-    if reason != PREEMPTED or evacuation is None or until is None or evacuation.since <= until:
-        return record.short_estimates
-    return [*record.short_estimates, evacuation.since][-MAX_SHORT_ESTIMATES:]
-
-
-def after_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
-    """Return the record of a gang that gives its nodes to another job.
-
-    Nodes of its own count as a preemption of this day; those that were lent to it do not.
-
-    Args:
-        world: the state of the job.
-        record: of the gang.
-        answered: whether it did as it was asked.
-    """
-    return without_nodes(world, _with_preemption(world, record, answered=answered), PREEMPTED)
-
-
-def with_withdrawn_preemption(world: JobWorld, record: GangSpec) -> GangSpec:
-    """Return the record of a gang that is asked to leave for another job, and need not: that counts as a preemption,
-    too, since it costs a save or a restart."""
-    is_preempted = record.evacuation is not None and record.evacuation.reason == PREEMPTED
-    return _with_preemption(world, record, answered=True) if is_preempted else record
-
-
-def _with_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
-    if holds_lent_nodes(world.job, record):
-        return record
-    preemptions = [*of_last_day(record.preemptions, world.now), GangPreemption(time=world.now, answered=answered)]
-    return record.model_copy(update={"preemptions": preemptions[-MAX_PREEMPTIONS:]})
-
-
-def of_last_day(preemptions: Sequence[GangPreemption], now: datetime) -> list[GangPreemption]:
-    """Return those of the last 24 hours; by a clock that has stepped, none is later than that."""
-    return [preemption for preemption in preemptions if abs(now - preemption.time) < timedelta(days=1)]
-
-
-def holds_lent_nodes(job: TrainingJob, record: GangSpec) -> bool:
-    """Whether the nodes of a gang are only lent to it, so that it gives way whatever its priority."""
-    return job.spec.queueing.preemptible or record.backfilled
-
-
-def is_giving_way(record: GangSpec) -> bool:
-    """Whether the gang leaves its nodes for another job, or has, and waits since."""
-    evacuation = record.evacuation
-    return (
-        record.reason == PREEMPTED if not record.members else evacuation is not None and evacuation.reason == PREEMPTED
-    )
+    return spec.model_copy(update={"hold_until": None, **loans.NO_TIMES})
 
 
 def was_never_assembled(record: GangSpec) -> bool:

@@ -37,10 +37,11 @@ from muster.protocol.messages import readable
 from muster.protocol.numerals import significant
 from muster.protocol.presets import BY_NAME
 from muster.queueing import explain
-from muster.record.attempts import PREEMPTED, budget_exhausted
+from muster.record.attempts import budget_exhausted
 from muster.record.evacuation import LEAVE_WITHDRAWN
 from muster.record.held_failure import ends_at
 from muster.record.incidents import newest_step, steps_made_again
+from muster.record.preemptions import PREEMPTED
 from muster.record.save_request import new_step
 from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind

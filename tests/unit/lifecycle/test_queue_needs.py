@@ -17,8 +17,6 @@ from muster.lifecycle.queue_needs import (
     queue_needs,
 )
 from muster.queueing.preemption import Borrower, Victim
-from muster.record.attempts import with_new_placement
-from muster.world.queuedecision import Backfill, Placed
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -109,14 +107,6 @@ def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool, ah
     assert holder.lent_until == (at(until) if counts else None)
 
 
-@pytest.mark.parametrize(("nodes", "lent"), [(("n0",), True), (("n1",), False)])
-def test_nodes_that_its_pods_have_not_left_stay_lent(nodes: tuple[str, ...], lent: bool) -> None:
-    scene = Scene(a_job(), seconds=500.0).fleet(6).gang(go=False, members=[], reason="Suspended", backfilled=True)
-    world = scene.world()
-    world.fleet.occupy("pod", world.uid, frozenset({"n0"}))
-    assert with_new_placement(world, Placed(nodes), "Resumed").backfilled is lent
-
-
 @pytest.mark.parametrize("ahead", [-3600, 0, 3600])
 def test_a_job_that_has_just_got_its_nodes_is_exempt_by_the_clock_of_the_plan(ahead: float) -> None:
     scene = Scene(a_job(), seconds=100.0 + ahead).fleet(6).gang(placed_time=at(90 + ahead)).but(ahead_seconds=ahead)
@@ -126,10 +116,3 @@ def test_a_job_that_has_just_got_its_nodes_is_exempt_by_the_clock_of_the_plan(ah
     victim = preemption_candidate(world, (0, at(0), "default/job"))
     assert isinstance(victim, Victim)
     assert (victim.placed, victim.exempt_until) == (at(90), at(150))
-
-
-@pytest.mark.parametrize("ahead", [-3600, 0, 3600])
-def test_the_record_says_until_when_nodes_are_lent_whatever_the_clock_and_the_delay(ahead: float) -> None:
-    world = Scene(a_job(), seconds=100.0 + ahead).fleet(6).but(ahead_seconds=ahead).world()
-    record = with_new_placement(world, Placed(("n0",), backfill=Backfill(60.0, at(95))), "InitialStart")
-    assert record.lent_until == at(95)

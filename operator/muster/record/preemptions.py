@@ -1,0 +1,60 @@
+"""The record of a gang that gives its nodes to another job, or was asked to. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from muster.api.gang import MAX_PREEMPTIONS, MAX_SHORT_ESTIMATES, GangPreemption, GangSpec
+from muster.record.attempts import without_nodes
+from muster.record.loans import holds_lent_nodes
+from muster.world.job import JobWorld
+
+PREEMPTED = "Preempted"
+
+
+def after_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
+    """Return the record of a gang that gives its nodes to another job.
+
+    Nodes of its own count as a preemption of this day; those that were lent to it do not.
+
+    Args:
+        world: the state of the job.
+        record: of the gang.
+        answered: whether it did as it was asked.
+    """
+    left = without_nodes(world, _with_preemption(world, record, answered=answered), PREEMPTED)
+    return left.model_copy(update={"short_estimates": _short_estimates(record)})
+
+
+def with_withdrawn_preemption(world: JobWorld, record: GangSpec) -> GangSpec:
+    """Return the record of a gang that is asked to leave for another job, and need not: that counts as a preemption,
+    too, since it costs a save or a restart."""
+    is_preempted = record.evacuation is not None and record.evacuation.reason == PREEMPTED
+    return _with_preemption(world, record, answered=True) if is_preempted else record
+
+
+def _with_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
+    if holds_lent_nodes(world.job, record):
+        return record
+    preemptions = [*of_last_day(record.preemptions, world.now), GangPreemption(time=world.now, answered=answered)]
+    return record.model_copy(update={"preemptions": preemptions[-MAX_PREEMPTIONS:]})
+
+
+def of_last_day(preemptions: Sequence[GangPreemption], now: datetime) -> list[GangPreemption]:
+    """Return those of the last 24 hours; by a clock that has stepped, none is later than that."""
+    return [preemption for preemption in preemptions if abs(now - preemption.time) < timedelta(days=1)]
+
+
+def _short_estimates(record: GangSpec) -> list[datetime]:
+    """Return when estimates of the job were too short, once it has left."""
+    evacuation, until = record.evacuation, record.backfill_until
+    if evacuation is None or until is None or evacuation.since <= until:
+        return record.short_estimates
+    return [*record.short_estimates, evacuation.since][-MAX_SHORT_ESTIMATES:]
+
+
+def is_giving_way(record: GangSpec) -> bool:
+    """Whether the gang leaves its nodes for another job, or has, and waits since."""
+    evacuation = record.evacuation
+    return (
+        record.reason == PREEMPTED if not record.members else evacuation is not None and evacuation.reason == PREEMPTED
+    )
