@@ -23,8 +23,8 @@ from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
 from muster.record.attempts import NextAttempt, next_attempt, without_nodes
 from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
-from muster.record.preemptions import PREEMPTED, after_preemption, with_withdrawn_preemption
-from muster.recovery.words import gives_way_text, on_nodes
+from muster.record.preemptions import PREEMPTED, after_preemption, gives_way_text, with_withdrawn_preemption
+from muster.recovery.words import on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
 from muster.world.names import shortened

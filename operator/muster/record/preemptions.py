@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from muster.api.gang import MAX_PREEMPTIONS, MAX_SHORT_ESTIMATES, GangPreemption, GangSpec
+from muster.api.trainingjob import TrainingJob
 from muster.record.attempts import without_nodes
 from muster.record.loans import holds_lent_nodes
 from muster.world.job import JobWorld
+from muster.world.names import shortened
+from muster.world.queuedecision import Preemptors
 
 PREEMPTED = "Preempted"
 
@@ -58,3 +61,11 @@ def is_giving_way(record: GangSpec) -> bool:
     return (
         record.reason == PREEMPTED if not record.members else evacuation is not None and evacuation.reason == PREEMPTED
     )
+
+
+def gives_way_text(job: TrainingJob, record: GangSpec, preempted_by: Preemptors | None) -> str:
+    """Return why a job leaves, and to which jobs it gives way, as a verb: `backfills and gives way to team-a/llama`."""
+    is_what = "backfills" if record.backfilled else "has a lower priority"
+    if job.spec.queueing.preemptible:
+        is_what = "is preemptible"
+    return f"{is_what} and gives way to {shortened([*map(str, preempted_by or ())] or ['another job'])}"

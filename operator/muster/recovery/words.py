@@ -6,9 +6,7 @@ Tests: tests/unit/record/test_corruption.py.
 from collections.abc import Mapping, Sequence
 
 from muster.api.gang import Corruption, Examination, GangSpec, Level
-from muster.api.trainingjob import TrainingJob
 from muster.world.names import shortened
-from muster.world.queuedecision import Preemptors
 
 SHOWN_SUSPECTS = 4
 
@@ -34,14 +32,6 @@ _GOES_ON = (
     ". Muster lets the gang go on with them. If wrong results come again at the same step, look at the data, the "
     "learning rate and the program"
 )
-
-
-def gives_way_text(job: TrainingJob, record: GangSpec, preempted_by: Preemptors | None) -> str:
-    """Return why a job leaves, and to which jobs it gives way, as a verb: `backfills and gives way to team-a/llama`."""
-    is_what = "backfills" if record.backfilled else "has a lower priority"
-    if job.spec.queueing.preemptible:
-        is_what = "is preemptible"
-    return f"{is_what} and gives way to {shortened([*map(str, preempted_by or ())] or ['another job'])}"
 
 
 def failures_text(count: int) -> str:

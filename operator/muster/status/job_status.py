@@ -41,13 +41,13 @@ from muster.record.attempts import budget_exhausted
 from muster.record.evacuation import LEAVE_WITHDRAWN
 from muster.record.held_failure import ends_at
 from muster.record.incidents import newest_step, steps_made_again
-from muster.record.preemptions import PREEMPTED
+from muster.record.preemptions import PREEMPTED, gives_way_text
 from muster.record.save_request import new_step
 from muster.recovery.failure import Kind
 from muster.recovery.failures import age_at_report, runs_behind
 from muster.recovery.modes import mode_of
 from muster.recovery.verification import verifiers
-from muster.recovery.words import after_corruption, gives_way_text, on_nodes
+from muster.recovery.words import after_corruption, on_nodes
 from muster.status import ejection, save_health, start_estimate, warnings
 from muster.status.figures import compute_or_fallback
 from muster.status.report import ASSEMBLING, Announcement, State, StatusReport

@@ -9,10 +9,12 @@ from muster.api.gang import MAX_PREEMPTIONS, Evacuation, GangPreemption, GangSpe
 from muster.record.preemptions import (
     PREEMPTED,
     after_preemption,
+    gives_way_text,
     is_giving_way,
     of_last_day,
     with_withdrawn_preemption,
 )
+from muster.world.queuedecision import Preemptor
 
 DAY = 86400.0
 LEAVES = Evacuation(reason=PREEMPTED, since=at(60), deadline=at(160))
@@ -88,3 +90,20 @@ def test_a_gang_gives_way_from_the_request_until_it_has_nodes_again(gang: dict[s
     record = Scene(a_job()).fleet().gang(**gang).record
     assert record is not None
     assert is_giving_way(record) is gives
+
+
+@pytest.mark.parametrize(
+    ("spec", "backfilled", "text"),
+    [
+        ({}, False, "has a lower priority"),
+        ({}, True, "backfills"),
+        ({"queueing": {"preemptible": True}}, True, "is preemptible"),
+    ],
+)
+def test_the_text_says_why_it_gives_way_and_to_which_jobs(spec: dict[str, Any], backfilled: bool, text: str) -> None:
+    scene = Scene(a_job(**spec)).fleet().gang(backfilled=backfilled)
+    assert scene.record is not None
+    preemptors = (Preemptor("team-a/llama"), Preemptor("team-b/t5", "gold"))
+    told = gives_way_text(scene.job, scene.record, preemptors)
+    assert told == f"{text} and gives way to team-a/llama, team-b/t5 (PriorityClass gold)"
+    assert gives_way_text(scene.job, scene.record, ()) == f"{text} and gives way to another job"
