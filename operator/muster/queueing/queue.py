@@ -96,20 +96,6 @@ def order(waiting: Iterable[WaitingJob], charged: Charged = _NOBODY) -> list[Wai
     return sorted(waiting, key=rank)
 
 
-def plan(
-    fleet: Fleet,
-    waiting: Iterable[WaitingJob],
-    limits: Mapping[str, int],
-    held: Mapping[str, int],
-    quotas: Callable[[str], NamespaceQuotas] = no_quotas,
-    charged: Charged = _NOBODY,
-    closed: Mapping[str, NotEnabled] | None = None,
-) -> dict[str, QueueDecision]:
-    """The answers for all waiting jobs, by job uid; see `plan_steps`."""
-    steps = plan_steps(fleet, waiting, limits, held, quotas=quotas, charged=charged, closed=closed)
-    return dict(step for step in steps if step is not None)
-
-
 def plan_steps(
     fleet: Fleet,
     waiting: Iterable[WaitingJob],

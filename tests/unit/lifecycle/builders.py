@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.unit.queueing.planned import plan
+
 from muster.api.base import ObjectMeta
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.gang import (
@@ -27,7 +29,6 @@ from muster.lifecycle import start_missing
 from muster.lifecycle.queue_needs import request_of
 from muster.pods.worker_pod import WorkerSettings
 from muster.protocol.messages import EXITED, IDLE, RUNNING, CheckpointReport, PeerReport, RankReport
-from muster.queueing.queue import plan
 from muster.queueing.waiting import WaitingJob
 from muster.record import starts
 from muster.world.fleet import Fleet, SilentShare

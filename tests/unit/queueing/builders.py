@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
+from tests.unit.queueing.planned import plan
 
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.queueing.enabling import NotEnabled
-from muster.queueing.queue import plan
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed

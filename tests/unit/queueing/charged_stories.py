@@ -9,9 +9,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 from tests.unit.queueing.builders import tree, wants
+from tests.unit.queueing.planned import plan
 
 from muster.queueing.charges import FIRST_SECONDS, JOBS_THAT_PAY_ALONE, LONGEST_SECONDS, Charges, pause_seconds
-from muster.queueing.queue import order, plan
+from muster.queueing.queue import order
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Placed
 

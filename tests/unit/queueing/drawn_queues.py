@@ -5,11 +5,12 @@ from random import Random
 
 from hypothesis import strategies as st
 from tests.unit.queueing.builders import tree, wants
+from tests.unit.queueing.planned import plan
 
 from muster.placement.names import promised_refusal
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
-from muster.queueing.queue import Behind, order, plan
+from muster.queueing.queue import Behind, order
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed

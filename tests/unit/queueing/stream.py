@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.unit.lifecycle.builders import GPU, a_fleet, a_node, at
+from tests.unit.queueing.planned import plan
 
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
-from muster.queueing.queue import order, plan
+from muster.queueing.queue import order
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Placed

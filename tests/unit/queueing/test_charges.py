@@ -5,10 +5,11 @@ from hypothesis import given, settings
 from tests.unit.lifecycle.builders import a_job
 from tests.unit.queueing.builders import queue, told, tree, wants
 from tests.unit.queueing.charged_stories import Job, a_job_that, passed_once_in_a_pause, stories
+from tests.unit.queueing.planned import plan
 
 from muster.queueing import explain
 from muster.queueing.charges import FIRST_SECONDS, JOBS_THAT_PAY_ALONE, LONGEST_SECONDS, Charged, Charges
-from muster.queueing.queue import order, plan
+from muster.queueing.queue import order
 
 HOUR = FIRST_SECONDS
 

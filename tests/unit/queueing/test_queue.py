@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.lifecycle.builders import a_fleet, a_node, at, tainted
 from tests.unit.queueing.builders import NEEDS, answers, queue, told, tree, wants
+from tests.unit.queueing.planned import plan
 
 from muster.placement import fleet_index
 from muster.placement import tree as trees
@@ -14,7 +15,7 @@ from muster.placement.space import Space
 from muster.placement.tree import Tree
 from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import OverLimit
-from muster.queueing.queue import order, plan, plan_steps
+from muster.queueing.queue import order, plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, QueueDecision
 from muster.world.views import NodeView
@@ -80,11 +81,6 @@ def test_a_step_works_out_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         uid, turn = next(steps)
         assert (uid, turn.position, len(asked)) == (job.job_uid, number, number)
     assert list(steps) == []
-
-
-def test_the_plan_is_its_steps() -> None:
-    jobs = queue(wants("a", 2), wants("b", 2), wants("c", 1))
-    assert plan(tree("b1/r1:3"), jobs, {}, {}) == dict(filter(None, plan_steps(tree("b1/r1:3"), jobs, {}, {})))
 
 
 RESERVATION = [

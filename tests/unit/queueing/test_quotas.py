@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.lifecycle.builders import GPU, a_fleet, a_job, a_node, at
 from tests.unit.queueing.builders import queue, told, tree, wants
+from tests.unit.queueing.planned import plan
 
 from muster.placement.eligibility import Requirements
 from muster.queueing import explain
-from muster.queueing.queue import plan
 from muster.queueing.quotas import Held, NamespaceQuotas, OverQuota, amount_text
 from muster.queueing.remedies import remedies
 from muster.queueing.waiting import WaitingJob
@@ -37,7 +37,7 @@ def counted(name: str, count: int, **changes: Any) -> WaitingJob:
 
 
 def answers(fleet: Fleet, jobs: list[WaitingJob], quotas: Any) -> dict[str, Placed | NotPlaced]:
-    turns = plan(fleet, jobs, {}, {}, quotas)
+    turns = plan(fleet, jobs, {}, {}, quotas=quotas)
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in jobs}
 
 
@@ -162,7 +162,7 @@ def test_each_namespace_is_asked_once_and_each_quotas_names_are_read_once() -> N
         return NamespaceQuotas([QuotaView(namespace, "q", "uid", 1, Hard({GPUS: 8, **others}))])
 
     jobs = queue(*(counted(f"j{n}", 2, namespace=f"team-{n % 5}") for n in range(100)))
-    plan(tree("b1/r1:8"), jobs, {}, {}, quotas)
+    plan(tree("b1/r1:8"), jobs, {}, {}, quotas=quotas)
     assert asked == {f"team-{n}": 1 for n in range(5)}
     assert read == 5
 
