@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from muster.api.fleetpolicy import Queueing
 from muster.api.gang import MAX_SHORT_ESTIMATES
 from muster.api.trainingjob import Checkpoint
+from muster.placement.reasons import INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED
+from muster.queueing.limits import BEHIND_IN_QUEUE
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.record.attempts import ASSEMBLY_TIMED_OUT
 from muster.record.preemptions import PREEMPTED
@@ -41,7 +43,7 @@ LEFT_SECONDS = 150.0
 WRITTEN_SECONDS = 2.0
 # Pods that end have their grace of 30 s.
 PODS_END_SECONDS = 30.0
-_FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", "BehindInQueue", WAITING_FOR_PREEMPTION})
+_FOR_NODES = frozenset({INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED, BEHIND_IN_QUEUE, WAITING_FOR_PREEMPTION})
 
 
 class _Start(NamedTuple):
@@ -133,7 +135,7 @@ class Waits:
         reason = _running(status).get("reason")
         if not status.get("waiting") or reason not in _FOR_NODES or job["spec"].get("suspend"):
             return False
-        return reason != "BehindInQueue" or job["metadata"]["namespace"] not in self.limited
+        return reason != BEHIND_IN_QUEUE or job["metadata"]["namespace"] not in self.limited
 
     def record_written(self, before: Object | None, after: Object | None) -> None:
         """A record has changed, or is gone."""

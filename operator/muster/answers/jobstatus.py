@@ -21,7 +21,7 @@ from muster.api.trainingjob import CheckpointConcern, Incident, JobWarning, Prog
 from muster.checkpoints.resume import NOT_FOUND
 from muster.goodput.figures import ettr_at_most, thousandth
 from muster.goodput.opened import TRAINS, figures_as_of
-from muster.placement.names import NEVER_FITS
+from muster.placement.reasons import NEVER_FITS
 from muster.protocol.resuming import is_own
 from muster.queueing.enabling import NOT_ENABLED
 from muster.world.names import verb_for

@@ -38,6 +38,7 @@ from muster.kube.client import Client
 from muster.kube.decode import NamespaceView, Undecodable, job_identity, object_key
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
+from muster.placement.reasons import NEVER_FITS
 from muster.pods.requirements import quota_claim
 from muster.protocol.checks import CheckReport
 from muster.queueing import enabling
@@ -721,7 +722,7 @@ class Cluster:
         record = self._records.get(_record_key(job))
         if record is not None and record.spec.members:
             return True
-        waits_for_a_person = job.spec.suspend or job.status.state == "Stalled" or job.status.reason == "NeverFits"
+        waits_for_a_person = job.spec.suspend or job.status.state == "Stalled" or job.status.reason == NEVER_FITS
         return not waits_for_a_person and _age_key(job) < _age_key(other)
 
     def _saves_at(self, key: Key, old_directory: str, new_directory: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from muster.api.gang import GangSpec, Level
 from muster.lifecycle import placing
+from muster.placement.reasons import TOPOLOGY_UNSATISFIED
 from muster.record import exclusions, members
 from muster.record.attempts import ASSEMBLY_TIMED_OUT, NextAttempt, next_attempt
 from muster.world.job import JobWorld
@@ -22,7 +23,7 @@ def with_queued_nodes(world: JobWorld, record: GangSpec) -> GangSpec | NotPlaced
     if answer is None:
         return None
     if isinstance(answer, NotPlaced):
-        is_scattered = answer.reason == placing.TOPOLOGY_UNSATISFIED
+        is_scattered = answer.reason == TOPOLOGY_UNSATISFIED
         choice = placing.rebuild_elsewhere(world, record) if is_scattered else None
         if choice is None:
             return answer

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from muster.api.gang import GangSpec, Level, Member
 from muster.placement.eligibility import is_out_of_service, refusal
+from muster.placement.reasons import TOPOLOGY_UNSATISFIED
 from muster.placement.request import Broken, Request
 from muster.placement.space import solve
 from muster.pods.requirements import requirements
@@ -22,7 +23,6 @@ from muster.world.queuedecision import NotPlaced, Placed
 
 # Of one decision to move members of a gang with segments.
 MOST_TRIES = 32
-TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
 
 
 def are_still_free(world: JobWorld, placed: Placed) -> bool:

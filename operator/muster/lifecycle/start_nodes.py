@@ -12,6 +12,7 @@ from muster.lifecycle.plan import Plan
 from muster.lifecycle.start_context import StartContext
 from muster.lifecycle.start_earlier_attempts import back_off
 from muster.lifecycle.start_wait import TICK_SECONDS, find_pod_trouble
+from muster.placement.reasons import TOPOLOGY_UNSATISFIED
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
 from muster.queueing.phrases import nodes_text
@@ -73,7 +74,7 @@ def give_members_nodes(start: StartContext) -> Plan | None:
     if holds.seconds_since_hold(world, spec) >= _assembly_timeout(world):
         if world.queue_decision and world.queue_decision.queued > 1:
             return _give_nodes_back(start, {}, f"{answer.message}; and other jobs wait for nodes", NODES_YIELDED)
-        if answer.reason == placing.TOPOLOGY_UNSATISFIED and placing.over_limit(world, (), len(spec.members)):
+        if answer.reason == TOPOLOGY_UNSATISFIED and placing.over_limit(world, (), len(spec.members)):
             why = f"{answer.message}; and the limit of its namespace has no room for the gang elsewhere"
             return _give_nodes_back(start, {}, why, NODES_YIELDED)
     return Plan(old_pods, StatusReport(State.STARTING, answer=answer), wake_in_seconds=TICK_SECONDS)

@@ -13,8 +13,9 @@ from muster.placement.candidates import CandidateNodes
 from muster.placement.domain import Domain
 from muster.placement.eligibility import IN_USE
 from muster.placement.fleet_index import FleetIndex
-from muster.placement.names import NEVER_FITS, visible_counts, visible_name, visible_refusal
+from muster.placement.names import visible_counts, visible_name, visible_refusal
 from muster.placement.natural import natural
+from muster.placement.reasons import INSUFFICIENT_NODES, NEVER_FITS, TOPOLOGY_UNSATISFIED
 from muster.placement.request import Request
 from muster.placement.search import wanted_room
 from muster.placement.tree import Tree
@@ -47,9 +48,9 @@ def not_placed(request: Request, candidates: CandidateNodes, tree: Tree, fleet: 
         return NotPlaced(NEVER_FITS, _never(request, short), short)
     if short.free < short.needs:
         return NotPlaced(
-            "InsufficientNodes", f"needs {_needs_text(request, '')}: {_fleet(short)}{_refused_text(short)}", short
+            INSUFFICIENT_NODES, f"needs {_needs_text(request, '')}: {_fleet(short)}{_refused_text(short)}", short
         )
-    return NotPlaced("TopologyUnsatisfied", _apart_message(request, candidates, short), short)
+    return NotPlaced(TOPOLOGY_UNSATISFIED, _apart_message(request, candidates, short), short)
 
 
 def indivisible(request: Request) -> bool:

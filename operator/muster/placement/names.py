@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from muster.world.queuedecision import Refusal, RefusalKind
 
-NEVER_FITS = "NeverFits"
-"""The reason of a job that would not even fit if nothing else ran."""
 JOBS_OF_OTHERS = "jobs of other namespaces"
 PODS_OF_OTHERS = "pods of other namespaces"
 OTHERS = frozenset({JOBS_OF_OTHERS, PODS_OF_OTHERS})

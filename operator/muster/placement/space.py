@@ -19,6 +19,7 @@ from muster.placement.eligibility import Requirements
 from muster.placement.explain import indivisible, not_placed
 from muster.placement.knapsack import Knapsack
 from muster.placement.points import Shape
+from muster.placement.reasons import UNKNOWN_TOPOLOGY_LEVEL
 from muster.placement.request import Request
 from muster.placement.reservation import nodes_to_reserve
 from muster.placement.search import can_hold, find_nodes, wanted_room
@@ -180,7 +181,7 @@ class Space:
         unknown = unknown_level(fleet, request.required, request.preferred)
         if unknown:
             text = f"{unknown!r} is no longer a level of this fleet's FleetPolicy"
-            return partial(NotPlaced, "UnknownTopologyLevel", text)
+            return partial(NotPlaced, UNKNOWN_TOPOLOGY_LEVEL, text)
         tree, candidates = self._candidates(request)
         if not indivisible(request) and (chosen := find_nodes(request, candidates, self._knapsack(request))):
             return Placed(chosen.nodes, chosen.spares)

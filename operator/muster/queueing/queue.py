@@ -23,13 +23,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from muster.placement.names import (
-    NEVER_FITS,
     OTHERS,
     promised_refusal,
     reserved_refusal,
     visible_counts,
     visible_name,
 )
+from muster.placement.reasons import NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
@@ -56,7 +56,7 @@ INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
 _LENDS_NOTHING = ExpectedStart(0.0, 0.0)
 # Waiting does not help these: they block no other job.
-_HOPELESS = frozenset({NEVER_FITS, "UnknownTopologyLevel"})
+_HOPELESS = frozenset({NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL})
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from itertools import islice
 from muster.api.trainingjob import TrainingJob
 from muster.placement.explain import PASSING
 from muster.placement.names import OTHERS, PODS_OF_OTHERS
+from muster.placement.reasons import UNKNOWN_TOPOLOGY_LEVEL
 from muster.queueing.enabling import NotEnabled, add_limit_command
 from muster.queueing.limits import OverLimit
 from muster.queueing.phrases import nodes_text
@@ -34,7 +35,7 @@ def remedies(job: TrainingJob, answer: NotPlaced) -> list[str]:
 def would_help(job: TrainingJob, answer: NotPlaced) -> Iterator[str]:
     """The remedies that help, the most promising first."""
     short = answer.shortfall
-    if answer.reason == "UnknownTopologyLevel":
+    if answer.reason == UNKNOWN_TOPOLOGY_LEVEL:
         yield "add the level to spec.topology.levels of FleetPolicy default again"
         yield f"name another level in spec.placement, or none {_AGAIN}"
     elif isinstance(answer, NotEnabled):

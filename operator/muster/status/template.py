@@ -7,6 +7,7 @@ from typing import Any
 from muster.api.trainingjob import LaunchMode, TrainingJob
 from muster.checkpoints import resume_preset
 from muster.placement.constraints import read_constraints
+from muster.placement.reasons import UNKNOWN_TOPOLOGY_LEVEL
 from muster.placement.space import unknown_level
 from muster.pods.launching import command_of, is_shell_line
 from muster.pods.warned import Warned
@@ -64,7 +65,7 @@ def problem(job: TrainingJob, fleet: Fleet) -> tuple[str, str] | None:
         field = "required" if level == job.spec.placement.required else "preferred"
         level_names = ", ".join(level.name for level in fleet.policy.topology.levels) or "none"
         return (
-            "UnknownTopologyLevel",
+            UNKNOWN_TOPOLOGY_LEVEL,
             f"spec.placement.{field}: {level!r} is no level of this fleet; known levels: {level_names} (FleetPolicy "
             f"default). {AGAIN}",
         )

@@ -29,7 +29,7 @@ STRICT = (
     "controller",
     "health/repairs.py",
     "lifecycle",
-    "placement/explain.py",
+    "placement/reasons.py",
     "queueing",
     "recovery/budgets.py",
     "recovery/verification.py",

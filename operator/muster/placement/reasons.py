@@ -1,0 +1,10 @@
+"""The reasons for which a request for nodes has no place. They are part of the status of a waiting job."""
+
+INSUFFICIENT_NODES = "InsufficientNodes"
+"""Too few nodes are free."""
+TOPOLOGY_UNSATISFIED = "TopologyUnsatisfied"
+"""Enough nodes are free, but not side by side."""
+NEVER_FITS = "NeverFits"
+"""The request would not even fit if nothing else ran."""
+UNKNOWN_TOPOLOGY_LEVEL = "UnknownTopologyLevel"
+"""The request names a level that the FleetPolicy does not have."""
