@@ -18,6 +18,7 @@ from muster.placement.domain import Path
 from muster.placement.fleet_index import PART, NodeEligibility
 from muster.placement.names import OTHERS, visible_name
 from muster.placement.natural import natural
+from muster.placement.reasons import INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED
 from muster.placement.request import Request
 from muster.placement.space import prepare_trees
 from muster.placement.usable import usable_nodes
@@ -31,7 +32,7 @@ from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEst
 MAX_ESTIMATED = 16
 """For so many jobs of the queue, the first ones, it is estimated when they start."""
 # The answers to jobs that only nodes keep waiting; the others reserve none.
-_FOR_NODES = frozenset({"InsufficientNodes", "TopologyUnsatisfied", BEHIND_IN_QUEUE})
+_FOR_NODES = frozenset({INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED, BEHIND_IN_QUEUE})
 _APART = "too few nodes that it could use are side by side"
 _REMEDY = "set spec.queueing.expectedDurationSeconds there"
 _GIVE_WAY = "other jobs give way after a save"
