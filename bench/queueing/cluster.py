@@ -9,6 +9,7 @@ The fleet, its topology and the choice of nodes are the shipped ones for all pol
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,6 +139,7 @@ class Cluster:
         free: nodes that work and that no job holds.
         paths: block and rack of each node.
         lost: node seconds of work that was lost.
+        done: node seconds of work that was done by the end of the days that are measured, without what was lost.
     """
 
     fleet: Fleet
@@ -149,6 +151,7 @@ class Cluster:
     down: set[str] = field(default_factory=set)
     seconds: NodeSeconds = field(default_factory=NodeSeconds)
     lost: float = 0.0
+    done: float = 0.0
     failures: int = 0
 
     def free_by_domain(self, level: str | None) -> Counter[tuple[str, ...]]:
@@ -232,10 +235,13 @@ class Simulation:
                 unended -= ended is True
             if changed:
                 self._decide()
+        self._count_until(math.inf)
 
     def _count_until(self, moment: float) -> None:
         cluster, seconds = self.cluster, self.cluster.seconds
         begin, end = self._measured
+        if cluster.now < end <= moment:
+            cluster.done = sum((run.job.seconds - run.remaining_seconds(end)) * run.job.nodes for run in self.runs)
         span = min(moment, end) - max(cluster.now, begin)
         if span <= 0:
             return

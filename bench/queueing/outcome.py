@@ -12,7 +12,7 @@ from rich.table import Table
 from bench.figures import figure
 from bench.queueing.cluster import Run, Simulation
 from bench.queueing.shipped import Muster
-from bench.queueing.workload import DAY, LARGE_NODES, SMALL_NODES, WARM_UP_DAYS
+from bench.queueing.workload import DAY, LARGE_NODES, SMALL_NODES, WARM_UP_DAYS, most_work
 from bench.report import figure_text
 
 HOUR = 3600.0
@@ -26,6 +26,7 @@ SHOWN = {
     "large_mean_h": "large: mean",
     "large_p99_h": "p99",
     "working_percent": "nodes work, %",
+    "possible_percent": "at most, %",
     "refused_percent": "free, not given, %",
     "fairness": "fairness",
     "lost_node_hours": "work lost, node h",
@@ -46,7 +47,11 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def figures_of(simulation: Simulation, policy: object, days: float) -> dict[str, float]:
-    """The figures of one run."""
+    """The figures of one run.
+
+    `possible_percent` is the greatest share of the nodes that another queue could have let work (`most_work`), if it
+    did as much in the warm-up, and repeats as much work after failures.
+    """
     cluster = simulation.cluster
     whole = len(cluster.paths) * days * DAY
     waits: dict[str, list[float]] = defaultdict(list)
@@ -60,6 +65,8 @@ def figures_of(simulation: Simulation, policy: object, days: float) -> dict[str,
         found[f"{name}_p99_h"] = percentile(hours, 0.99)
     for name in ("working", "stalled", "free", "down", "reserved", "refused"):
         found[f"{name}_percent"] = 100.0 * getattr(cluster.seconds, name) / whole
+    most = most_work([run.job for run in simulation.runs], len(cluster.paths), (WARM_UP_DAYS + days) * DAY)
+    found["possible_percent"] = min(found["working_percent"] + 100.0 * (most - cluster.done) / whole, 100.0)
     found["lost_node_hours"] = cluster.lost / HOUR
     found["failures"] = cluster.failures
     found["fairness"] = fairness(runs)

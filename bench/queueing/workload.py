@@ -18,7 +18,7 @@ time that jobs of one size ran. What is assumed:
 import bisect
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -150,6 +150,25 @@ def draw(workload: str, seed: int, nodes: int, days: float, load: float, require
         _a_job(random, f"job-{number}", arrival, size, required)
         for number, (arrival, size) in enumerate(zip(times, sizes, strict=True))
     ]
+
+
+def most_work(jobs: Sequence[Job], nodes: int, until: float) -> float:
+    """Node seconds of work that no queue exceeds by a moment, whatever its order.
+
+    No job has done more by then than if it had worked from its arrival on, and no fleet more from some moment on than
+    all of its nodes can do. This is the least sum of both, over all moments: what a fleet does on which each job works
+    from its arrival on, and on which work of all jobs for which there are too few nodes is done later, on any nodes.
+    """
+    begins = [(job.arrival, job.nodes) for job in jobs]
+    ends = [(job.arrival + job.seconds, -job.nodes) for job in jobs]
+    changes = sorted(change for change in (*begins, *ends) if change[0] < until)
+    now = done = waiting = 0.0
+    wanted = 0
+    for moment, change in (*changes, (until, 0)):
+        waiting += wanted * (moment - now)
+        worked = min(waiting, nodes * (moment - now))
+        done, waiting, wanted, now = done + worked, waiting - worked, wanted + change, moment
+    return done
 
 
 def _published(random: Random, cluster: str) -> Iterator[tuple[int, float]]:

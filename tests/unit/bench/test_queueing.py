@@ -16,6 +16,7 @@ from bench.queueing.workload import (
     WORKLOADS,
     Job,
     draw,
+    most_work,
     published_classes,
     quantile,
 )
@@ -169,6 +170,36 @@ def test_a_failure_costs_the_work_since_the_last_checkpoint() -> None:
     (run,) = simulation.runs
     assert simulation.cluster.lost == 2 * 0.5 * CHECKPOINT_SECONDS
     assert run.ended == job.seconds + 0.5 * CHECKPOINT_SECONDS + 300, "and a restart, on another node at once"
+
+
+def test_most_work_is_what_jobs_could_do_from_their_arrival_on() -> None:
+    jobs = (a_job("whole", 8, 12), a_job("long", 1, 30), a_job("late", 7, 3, arrival=23 * HOUR))
+    assert most_work(jobs, 8, DAY) == (8 * 12 + 24 + 7) * HOUR
+    assert most_work(jobs, 8, 2 * DAY) == (8 * 12 + 30 + 7 * 3) * HOUR
+
+
+def test_most_work_is_no_more_than_all_nodes_do() -> None:
+    jobs = (a_job("whole", 8, 12), a_job("long", 1, 30), a_job("late", 8, 3, arrival=22 * HOUR))
+    assert most_work(jobs, 8, 12 * HOUR) == 8 * 12 * HOUR
+    assert most_work(jobs, 8, DAY) == (8 * 12 + 22 + 8 * 2) * HOUR
+
+
+@pytest.mark.parametrize("failures", [None, 3])
+@pytest.mark.parametrize("load", [0.7, 1.3])
+@pytest.mark.parametrize("make", EVERY_POLICY)
+def test_no_queue_does_more_than_is_possible(make: type[Policy], load: float, failures: int | None) -> None:
+    jobs = draw("kalos", 3, 64, 4, load)
+    simulation = simulate(make(), jobs, 64, 4, failures)
+    assert 0 < simulation.cluster.done <= most_work(jobs, 64, (WARM_UP_DAYS + 4) * DAY)
+    figures = figures_of(simulation, None, 4)
+    assert figures["working_percent"] <= figures["possible_percent"]
+
+
+def test_what_is_possible_is_counted_as_what_works() -> None:
+    begin, end = WARM_UP_DAYS * DAY, (WARM_UP_DAYS + 4) * DAY
+    jobs = [job for job in draw("kalos", 3, 64, 4, 0.9) if begin <= job.arrival]
+    figures = figures_of(simulate(Easy(1), jobs, 64, 4, None), None, 4)
+    assert figures["possible_percent"] == pytest.approx(100 * most_work(jobs, 64, end) / (64 * 4 * DAY))
 
 
 def test_jobs_are_as_published() -> None:
