@@ -31,6 +31,12 @@ SHOWN = {
     "fairness": "fairness",
     "lost_node_hours": "work lost, node h",
 }
+SHOWN_BY_PRIORITY = {
+    "high_mean_h": "high priority: mean",
+    "other_mean_h": "others: mean",
+    "preemptions": "preempted",
+}
+"""Only where a queue preempts by priority."""
 
 
 def size_name(nodes: int) -> str:
@@ -58,6 +64,8 @@ def figures_of(simulation: Simulation, policy: object, days: float) -> dict[str,
     runs = [run for run in simulation.runs if run.job.arrival >= WARM_UP_DAYS * DAY]
     for run in runs:
         waits[size_name(run.job.nodes)].append(run.waited / HOUR)
+    for run in runs:
+        waits["high" if run.job.high else "other"].append(run.waited / HOUR)
     found: dict[str, float] = {}
     for name, hours in waits.items():
         found[f"{name}_jobs"] = len(hours)
@@ -70,6 +78,8 @@ def figures_of(simulation: Simulation, policy: object, days: float) -> dict[str,
     found["lost_node_hours"] = cluster.lost / HOUR
     found["failures"] = cluster.failures
     found["fairness"] = fairness(runs)
+    if isinstance(policy, Muster) and policy.by_priority:
+        found["preemptions"] = sum(map(len, policy.preempted.values()))
     if isinstance(policy, Muster) and policy.plans:
         for name, values in (("plan", policy.plans), ("longest_step", policy.longest_steps)):
             found[f"{name}_p50_ms"] = 1000.0 * percentile(values, 0.5)
@@ -99,10 +109,12 @@ def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 
 def table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Table:
     """One line for each policy, figures as min / median / max."""
+    preempts = any("preemptions" in figures for figures in rows.values())
+    shown = SHOWN | SHOWN_BY_PRIORITY if preempts else SHOWN
     made = Table(title=title)
     made.add_column("queue")
-    for heading in SHOWN.values():
+    for heading in shown.values():
         made.add_column(heading, justify="right")
     for policy, figures in rows.items():
-        made.add_row(policy, *(figure_text(figures.get(name)) for name in SHOWN))
+        made.add_row(policy, *(figure_text(figures.get(name)) for name in shown))
     return made

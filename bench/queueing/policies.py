@@ -1,6 +1,6 @@
 """What Muster's queue is measured beside. Each decides with the shipped placement, and knows what its docstring says.
 
-The order is the same for all but the oracle: jobs that have lost a node, then the older ones.
+The order is the same for all but the oracle and those by priority: jobs that have lost a node, then the older ones.
 """
 
 from collections import Counter
@@ -45,12 +45,17 @@ class _Allocation:
         self.starts.append((run, answer.nodes))
         return answer.nodes
 
-    def start_in_order(self) -> list[Run]:
+    def start_in_order(self, queue: Sequence[Run]) -> Sequence[Run]:
         """Start the first jobs of the queue until one has no place; returns that one and those behind it."""
-        for position, run in enumerate(self._cluster.queue):
+        for position, run in enumerate(queue):
             if not self.start(run):
-                return self._cluster.queue[position:]
+                return queue[position:]
         return []
+
+
+def by_priority(queue: Sequence[Run]) -> list[Run]:
+    """The queue with jobs of high priority before the others, but behind those that have lost a node."""
+    return sorted(queue, key=lambda run: (not run.missing, not run.job.high))
 
 
 class Fifo:
@@ -61,7 +66,7 @@ class Fifo:
     def decide(self, cluster: Cluster) -> Decision:
         """Start the first ones."""
         allocation = _Allocation(cluster)
-        allocation.start_in_order()
+        allocation.start_in_order(cluster.queue)
         return Decision(allocation.starts)
 
 
@@ -104,14 +109,15 @@ class _Shadow:
 class Easy:
     """The first job that has no place has a reservation; others pass if they do not delay it, by the estimates."""
 
-    def __init__(self, factor: float) -> None:
-        self.name = f"EASY x{factor:g}"
+    def __init__(self, factor: float, by_priority: bool = False) -> None:
+        self.name = f"EASY x{factor:g}{', by priority' if by_priority else ''}"
         self._estimates = Estimates(factor)
+        self._by_priority = by_priority
 
     def decide(self, cluster: Cluster) -> Decision:
         """Start the first ones, then those that end before the first of the rest could start, or do not disturb it."""
         allocation = _Allocation(cluster)
-        rest = allocation.start_in_order()
+        rest = allocation.start_in_order(by_priority(cluster.queue) if self._by_priority else cluster.queue)
         if not rest or not allocation.free:
             return Decision(allocation.starts)
         first, *behind = rest

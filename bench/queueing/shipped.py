@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from tests.unit.lifecycle.builders import at
 
 from bench.queueing.cluster import Cluster, Decision, Run
-from bench.queueing.policies import Estimates
-from bench.queueing.workload import SMALL_NODES
+from bench.queueing.policies import Estimates, by_priority
+from bench.queueing.workload import DAY, SMALL_NODES
+from muster.api.fleetpolicy import PriorityPreemption
 from muster.placement.parts import at_once
 from muster.queueing.ends import JobEnd, RemainingTime
-from muster.queueing.preemption import Borrower, Preemption, place_of
+from muster.queueing.preemption import Borrower, Preemption, Victim, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
@@ -21,6 +22,8 @@ from muster.world.queuedecision import Placed, QueueDecision
 _Step = tuple[str, QueueDecision] | None
 
 
+PREEMPTION = PriorityPreemption()
+"""How long a job keeps its nodes, and how often it is preempted: the defaults."""
 ALL_NODES = 2**31
 """As many as no job has."""
 TIMED_EVERY = 64
@@ -31,32 +34,39 @@ FIRST_JOBS = 32
 
 @dataclass
 class Muster:
-    """`muster.queueing.queue.plan_steps`, without limits, quotas and priorities.
+    """`muster.queueing.queue.plan_steps`, without limits and quotas.
 
-    A job that gives way saves at no cost, and loads its checkpoint when it starts again.
+    A job that gives way saves at no cost, and loads its checkpoint when it starts again. Where jobs of high priority
+    preempt others, these keep their nodes as by the defaults of a FleetPolicy.
 
     No answer depends on the jobs behind. So where no job passes what is reserved for others, the plan is that of the
     first jobs if these leave no free node, apart from the plans that are timed.
 
     Attributes:
         preemptible_up_to: jobs of up to so many nodes are preemptible, if their owners let them be.
+        by_priority: whether jobs of high priority come first, and preempt others. Only with estimates.
+        preempted: when each job was preempted by priority, by its name.
         plans: seconds of a core of each plan that was timed.
         longest_steps: the longest time without a pause in each.
     """
 
     estimates: Estimates | None = None
     preemptible_up_to: int = 0
+    by_priority: bool = False
+    preempted: dict[str, list[float]] = field(default_factory=dict)
     plans: list[float] = field(default_factory=list)
     longest_steps: list[float] = field(default_factory=list)
     _made: int = 0
     _lent_until: dict[str, datetime] = field(default_factory=dict)  # by the names of jobs that backfill
+    _placed: dict[str, float] = field(default_factory=dict)  # by the names of jobs
 
     @property
     def name(self) -> str:
         """What its jobs say."""
         estimates = f" x{self.estimates.factor:g}" if self.estimates else ""
         which = "small ones preemptible" if self.preemptible_up_to <= SMALL_NODES else "preemptible"
-        return f"Muster{estimates}{f', {which}' if self.preemptible_up_to else ''}"
+        preemptible = f", {which}" if self.preemptible_up_to else ""
+        return f"Muster{estimates}{preemptible}{', by priority' if self.by_priority else ''}"
 
     @property
     def _lends_reserved(self) -> bool:
@@ -73,7 +83,7 @@ class Muster:
             decision, unassigned = self._decide(cluster, cluster.queue[:FIRST_JOBS], timed)
             if unassigned == 0:
                 return decision
-        return self._decide(cluster, cluster.queue, timed)[0]
+        return self._decide(cluster, by_priority(cluster.queue) if self.by_priority else cluster.queue, timed)[0]
 
     def _decide(self, cluster: Cluster, queue: Sequence[Run], timed: bool) -> tuple[Decision, int]:
         """The decision, and how many free nodes are neither given away nor reserved then."""
@@ -82,41 +92,67 @@ class Muster:
         starts: list[tuple[Run, tuple[str, ...]]] = []
         unassigned = len(cluster.free)
         waiting = [self._waiting_job(run, cluster.now) for run in queue]
-        holders = {run.job.name: self._holder(run) for run in self._may_give_way(cluster)}
-        preemption = Preemption(holders, now=at(cluster.now))
+        may_give_way = self._may_give_way(cluster)
+        borrowers = {run.job.name: self._borrower(run) for run in may_give_way if self._has_lent_nodes(run)}
+        victims = {run.job.name: self._victim(run) for run in may_give_way if run.job.name not in borrowers}
+        preemption = Preemption(borrowers, victims, at(cluster.now))
         begins = self._expected_starts(cluster, waiting, preemption)
         steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, starts=begins)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
                 starts.append((runs[step[0]], step[1].answer.nodes))
                 unassigned -= len(starts[-1][1])
+                if not runs[step[0]].missing:
+                    self._placed[step[0]] = cluster.now
                 if step[1].answer.backfill is not None:
                     self._lent_until[step[0]] = step[1].answer.backfill.lent_until
             if unassigned == len(reserved) and not timed and not self._lends_reserved:
                 break
-        leaves = [run for run in self._may_give_way(cluster) if run.job.name in preemption.preempted_by]
+        leaves = [run for run in may_give_way if run.job.name in preemption.preempted_by]
         for run in leaves:
             run.interrupted = True
             self._lent_until.pop(run.job.name, None)
+            if run.job.name in victims:
+                self.preempted.setdefault(run.job.name, []).append(cluster.now)
         return Decision(starts, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
 
     def _may_give_way(self, cluster: Cluster) -> list[Run]:
         holders = [*cluster.running.values(), *(run for run in cluster.queue if run.nodes)]
-        return [run for run in holders if run.job.name in self._lent_until or self._is_preemptible(run)]
+        preempts = self.by_priority and any(run.job.high for run in cluster.queue)
+        return [run for run in holders if preempts or self._has_lent_nodes(run)]
+
+    def _has_lent_nodes(self, run: Run) -> bool:
+        return run.job.name in self._lent_until or self._is_preemptible(run)
 
     def _is_preemptible(self, run: Run) -> bool:
         return run.job.preemptible and run.job.nodes <= self.preemptible_up_to
 
-    def _holder(self, run: Run) -> Borrower:
+    def _borrower(self, run: Run) -> Borrower:
         since = at(run.since or 0.0)
         if self._is_preemptible(run):
             return Borrower(run.job.name, since)
-        place, until = place_of(waiting_job(run)), self._lent_until[run.job.name]
+        place, until = place_of(waiting_job(run, self._priority(run))), self._lent_until[run.job.name]
         return Borrower(run.job.name, since, place=place, lent_until=until)
+
+    def _victim(self, run: Run) -> Victim:
+        placed, preempted = self._placed[run.job.name], self.preempted.get(run.job.name, ())
+        exempt_until = placed + PREEMPTION.min_run_seconds
+        if len(preempted) >= PREEMPTION.preemptions_per_day:
+            exempt_until = max(exempt_until, preempted[-PREEMPTION.preemptions_per_day] + DAY)
+        return Victim(run.job.name, self._priority(run), len(run.nodes), at(placed), at(exempt_until))
+
+    def _priority(self, run: Run) -> int:
+        return int(self.by_priority and run.job.high)
 
     def _waiting_job(self, run: Run, now: float) -> WaitingJob:
         seconds = self.estimates.remaining_seconds(run, now) if self.estimates and not run.missing else None
-        return replace(waiting_job(run), expected_seconds=seconds, preemptible=self._is_preemptible(run))
+        priority = self._priority(run)
+        return replace(
+            waiting_job(run, priority),
+            expected_seconds=seconds,
+            preemptible=self._is_preemptible(run),
+            preempts_by="high" if priority else "",
+        )
 
     def _expected_starts(
         self, cluster: Cluster, waiting: Sequence[WaitingJob], preemption: Preemption
@@ -156,13 +192,13 @@ class Muster:
         self.longest_steps.append(max(taken))
 
 
-def waiting_job(run: Run) -> WaitingJob:
+def waiting_job(run: Run, priority: int) -> WaitingJob:
     """The job as the operator would give it to the queue."""
     return WaitingJob(
         job_uid=run.job.name,
         name=f"{run.job.namespace}/{run.job.name}",
         namespace=run.job.namespace,
-        priority=0,
+        priority=priority,
         created=at(run.job.arrival),
         request=run.request(),
         replacement=run.missing > 0,

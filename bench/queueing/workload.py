@@ -13,6 +13,7 @@ time that jobs of one size ran. What is assumed:
   together is exactly what the load says.
 - A fleet that was empty a week ago has few of the long jobs. So jobs come for a week before the time that is measured.
 - Sixteen namespaces: jobs of 32 nodes and more come from two, the others by Zipf's law from all.
+- One job in ten has a high priority, whatever its size.
 """
 
 import bisect
@@ -37,6 +38,7 @@ LOGNORMAL = "lognormal"
 WORKLOADS = (*CLUSTERS, LOGNORMAL)
 """The last one is of no cluster: few jobs, and long ones, with which the waits of small jobs were found first."""
 _QUANTILES = 500
+_HIGH_SHARE = 0.1
 _LEVELS = (("rack", 8), ("block", 32))
 
 
@@ -51,6 +53,7 @@ class Job:
         estimate_seconds: what its owner says about that.
         level: the topology level of which one domain must hold it; None: any nodes will do.
         preemptible: whether its owner lets it leave for others after a save.
+        high: whether it has the higher of two priorities.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Job:
     estimate_seconds: float
     level: str | None = None
     preemptible: bool = False
+    high: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +150,9 @@ def draw(workload: str, seed: int, nodes: int, days: float, load: float, require
         taken += size * seconds
     arrivals = _arrivals(random, days)
     times = sorted(next(arrivals) for _ in sizes)
+    priorities = Random(f"{workload} {seed} priorities")
     return [
-        _a_job(random, f"job-{number}", arrival, size, required)
+        _a_job(random, f"job-{number}", arrival, size, required, high=priorities.random() < _HIGH_SHARE)
         for number, (arrival, size) in enumerate(zip(times, sizes, strict=True))
     ]
 
@@ -197,7 +202,7 @@ def _arrivals(random: Random, days: float) -> Iterator[float]:
             yield moment
 
 
-def _a_job(random: Random, name: str, arrival: float, size: tuple[int, float], required: float) -> Job:
+def _a_job(random: Random, name: str, arrival: float, size: tuple[int, float], required: float, high: bool) -> Job:
     nodes, seconds = size
     ranks = range(2 if nodes >= LARGE_NODES else NAMESPACES)
     rank = random.choices(ranks, [1 / (1 + rank) for rank in ranks])[0]
@@ -212,4 +217,5 @@ def _a_job(random: Random, name: str, arrival: float, size: tuple[int, float], r
         estimate_seconds=seconds,
         level=level if bound else None,
         preemptible=random.random() < 0.5,
+        high=high,
     )

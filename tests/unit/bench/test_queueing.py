@@ -3,8 +3,17 @@ named after."""
 
 import pytest
 from bench.queueing import shipped
-from bench.queueing.cluster import CHECKPOINT_SECONDS, NodeSeconds, Policy, Run, Simulation, an_empty_cluster, simulate
-from bench.queueing.outcome import fairness, figures_of, percentile
+from bench.queueing.cluster import (
+    CHECKPOINT_SECONDS,
+    RESTART_SECONDS,
+    NodeSeconds,
+    Policy,
+    Run,
+    Simulation,
+    an_empty_cluster,
+    simulate,
+)
+from bench.queueing.outcome import SHOWN_BY_PRIORITY, fairness, figures_of, percentile, summary, table
 from bench.queueing.policies import Conservative, Easy, Estimates, Fifo, NoReservations, Oracle, Profile
 from bench.queueing.published import KALOS, PHILLY, SEREN
 from bench.queueing.shipped import ALL_NODES, Muster
@@ -21,7 +30,17 @@ from bench.queueing.workload import (
     quantile,
 )
 
-EVERY_POLICY = [Muster, Fifo, NoReservations, lambda: Easy(1), lambda: Easy(2), lambda: Conservative(2), Oracle]
+EVERY_POLICY = [
+    Muster,
+    lambda: Muster(Estimates(2), by_priority=True),
+    Fifo,
+    NoReservations,
+    lambda: Easy(1),
+    lambda: Easy(2),
+    lambda: Easy(2, by_priority=True),
+    lambda: Conservative(2),
+    Oracle,
+]
 HOUR = 3600.0
 A_DAY = 1.0
 
@@ -125,6 +144,50 @@ def test_preemptible_jobs_give_way_where_no_node_is_free() -> None:
     assert starts(Muster(None, ALL_NODES), *jobs) == {"whole": 0, "next": 1}
 
 
+def test_a_job_of_high_priority_takes_the_nodes_of_another() -> None:
+    jobs = a_job("low", 8, 9), a_job("high", 8, 1, arrival=HOUR, high=True)
+    assert starts(Muster(Estimates(1)), *jobs) == {"low": 0, "high": 9}
+    policy = Muster(Estimates(1), by_priority=True)
+    low, high = simulate(policy, jobs, 8, A_DAY, None).runs
+    assert (high.first_start, high.ended) == (HOUR, 2 * HOUR)
+    assert (low.ended, low.waited) == (10 * HOUR + RESTART_SECONDS, HOUR)
+    assert policy.preempted == {"low": [HOUR]}
+
+
+def test_a_job_of_high_priority_preempts_no_other_of_high_priority() -> None:
+    jobs = a_job("first", 8, 9, high=True), a_job("next", 8, 1, arrival=HOUR, high=True)
+    assert starts(Muster(Estimates(1), by_priority=True), *jobs) == {"first": 0, "next": 9}
+
+
+def test_a_job_has_its_nodes_for_a_while_before_it_is_preempted() -> None:
+    soon, later = a_job("soon", 8, 1, arrival=300, high=True), a_job("later", 8, 1, arrival=900)
+    assert starts(Muster(Estimates(1), by_priority=True), a_job("low", 8, 9), soon, later)["soon"] == 0.25
+
+
+def test_a_job_is_preempted_three_times_a_day() -> None:
+    high = [a_job(f"high-{hour}", 8, 1, arrival=hour * HOUR, high=True) for hour in (1, 3, 5, 7)]
+    policy = Muster(Estimates(1), by_priority=True)
+    begun = starts(policy, a_job("low", 8, 14), *high)
+    assert [round(begun[job.name]) for job in high] == [1, 3, 5, 17]
+    assert policy.preempted == {"low": [HOUR, 3 * HOUR, 5 * HOUR]}
+
+
+def test_easy_by_priority_changes_the_order_alone() -> None:
+    jobs = a_job("low", 8, 9), a_job("old", 8, 1, arrival=1), a_job("high", 8, 1, arrival=HOUR, high=True)
+    assert starts(Easy(1), *jobs) == {"low": 0, "old": 9, "high": 10}
+    assert starts(Easy(1, by_priority=True), *jobs) == {"low": 0, "high": 9, "old": 10}
+
+
+def test_waits_by_priority_are_shown_where_a_queue_preempts() -> None:
+    jobs = draw("kalos", 1, 64, 2, 0.9)
+
+    def headings(policy: Policy) -> set[object]:
+        figures = figures_of(simulate(policy, jobs, 64, 2, None), policy, 2)
+        return {column.header for column in table("", {policy.name: summary([figures])}).columns}
+
+    assert headings(Muster(Estimates(2), by_priority=True)) - headings(Easy(2)) == {*SHOWN_BY_PRIORITY.values()}
+
+
 @pytest.mark.parametrize("make", [Muster, lambda: Muster(Estimates(2)), lambda: Muster(None, ALL_NODES)])
 def test_a_plan_of_the_first_jobs_starts_what_the_whole_plan_starts(
     make: type[Policy], monkeypatch: pytest.MonkeyPatch
@@ -223,6 +286,11 @@ def test_the_load_is_what_was_asked_for(workload: str) -> None:
     assert sum(job.nodes * job.seconds for job in jobs) == pytest.approx(asked, rel=0.01)
     assert max(job.nodes for job in jobs) <= 128
     assert [job.arrival for job in jobs] == sorted(job.arrival for job in jobs)
+
+
+def test_one_job_in_ten_has_a_high_priority() -> None:
+    jobs = draw("kalos", 1, 256, 30, 0.85)
+    assert sum(job.high for job in jobs) == pytest.approx(len(jobs) / 10, rel=0.2)
 
 
 def test_fairness_is_one_where_all_namespaces_wait_alike() -> None:
