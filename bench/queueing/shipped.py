@@ -103,9 +103,7 @@ class Muster:
                 starts.append((runs[step[0]], step[1].answer.nodes))
                 unassigned -= len(starts[-1][1])
                 if not runs[step[0]].missing:
-                    self._placed[step[0]] = cluster.now
-                if step[1].answer.backfill is not None:
-                    self._lent_until[step[0]] = step[1].answer.backfill.lent_until
+                    self._note_placed(step[0], step[1].answer, cluster.now)
             if unassigned == len(reserved) and not timed and not self._lends_reserved:
                 break
         leaves = [run for run in may_give_way if run.job.name in preemption.preempted_by]
@@ -115,6 +113,12 @@ class Muster:
             if run.job.name in victims:
                 self.preempted.setdefault(run.job.name, []).append(cluster.now)
         return Decision(starts, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
+
+    def _note_placed(self, name: str, answer: Placed, now: float) -> None:
+        self._placed[name] = now
+        self._lent_until.pop(name, None)
+        if answer.backfill is not None:
+            self._lent_until[name] = answer.backfill.lent_until
 
     def _may_give_way(self, cluster: Cluster) -> list[Run]:
         holders = [*cluster.running.values(), *(run for run in cluster.queue if run.nodes)]
@@ -171,11 +175,11 @@ class Muster:
         def of_waiting(uid: str) -> RemainingTime:
             return RemainingTime(next(job.expected_seconds for job in waiting if job.job_uid == uid), None, "")
 
-        first = list(waiting[:MAX_ESTIMATED])
+        first = order(waiting)[:MAX_ESTIMATED]
         turns = dict(
             filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, preempted_by={})))
         )
-        answers = [(job, turns[job.job_uid].answer) for job in order(first)]
+        answers = [(job, turns[job.job_uid].answer) for job in first]
         found = at_once(start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now))
         starts = ((uid, expected_start(estimate, now)) for uid, estimate in found.items())
         return {uid: start for uid, start in starts if start is not None}
