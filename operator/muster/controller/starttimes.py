@@ -71,6 +71,7 @@ class StartTimes:
             self._read_at = self._clock()
         ends = Ends(lambda holder: self._end_of(holder, now), lambda uid: self._remaining_of(uid, now))
         preemption = self._queue.candidates.for_plan()
+        preemption.charged = self._queue.charges.charged()
         estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
         self._estimates.set(estimates, preemption.jobs)
         for uid, estimate in estimates.items():

@@ -10,7 +10,7 @@ that would have to be known.
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
@@ -44,6 +44,7 @@ class _Event(Enum):
     NOTHING = auto()
     HOLDERS_GIVE_WAY = auto()
     HOLDER_ENDS = auto()
+    HOLDER_LEAVES = auto()
     OTHER_PODS_END = auto()
     WAITING_JOB_STARTS = auto()
     WAITING_JOB_ENDS = auto()
@@ -188,6 +189,7 @@ class _Walk:
         self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
+        self._leaves: dict[str, _Freed] = {}  # holders that leave for a job before in the queue, by uid
         self._after_holders: dict[tuple[frozenset[str], ...], _Freed] = {}
         self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
@@ -204,6 +206,9 @@ class _Walk:
         if answer.reason not in _FOR_NODES:
             return StartEstimate(None, _not_nodes(answer))
         best, by_time = yield from self._best_domain(job)
+        if best is not None and best.last.seconds == 0.0 and job.preempts_by:
+            # The plan knows why it takes no nodes of jobs of lower priority now.
+            best, by_time = yield from self._best_domain(replace(job, preempts_by=""))
         if best is None:
             return StartEstimate(None, _APART)
         seconds = best.last.seconds
@@ -215,14 +220,24 @@ class _Walk:
         self.assign_nodes(job, best.nodes, seconds)
         if math.isinf(seconds):
             return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
+        self._note_leaving(best)
+        yield
         lends = self._lends(job, best.path, by_time, seconds) if job.request.segment_size == 1 else None
         return self._estimate(best.last, self._known_text(best.last, job), lends, best.not_kept)
+
+    def _note_leaving(self, choice: _Choice) -> None:
+        """Note that the jobs whose nodes a job is to have will have left all of theirs."""
+        for _, freed in choice.chosen:
+            if freed.event is _Event.HOLDERS_GIVE_WAY and freed.uid:
+                seconds = min(choice.last.seconds, self._end_of(freed.uid)[0].seconds)
+                self._leaves.setdefault(freed.uid, _Freed(seconds, _Event.HOLDER_LEAVES, freed.uid))
+        self._after_holders.clear()
 
     def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime, seconds: float) -> LendingTerms | None:
         """Return what a job lends that would start in this domain if jobs that have passed it were not asked.
 
-        Nodes of preemptible jobs are none that it does not need: these stay where no job needs them. A job that has
-        waited for long lends until it starts, so that those who pass never make that later (docs/decisions/0101).
+        Nodes of other jobs that give way are none that it does not need: these stay where no job needs them. A job
+        whose place is old lends until it starts, so that those who pass never make that later (docs/decisions/0101).
         """
         unasked = sorted(((freed.unasked, nodes) for freed, nodes in by_time), key=lambda group: _order(group[0]))
         choice = _choice(path, unasked, job.request, len(self._fleet.policy.topology.levels))
@@ -231,8 +246,8 @@ class _Walk:
         in_time = (group for group in unasked if group[0].seconds <= choice.last.seconds)
         free = sum(len(nodes) for freed, nodes in in_time if freed.event is not _Event.HOLDERS_GIVE_WAY)
         ends_by = self._now + timedelta(seconds=choice.last.seconds)
-        has_waited_long = (self._now - job.created).total_seconds() > LENDS_FREELY_SECONDS
-        until = self._now + timedelta(seconds=seconds) if has_waited_long else ends_by
+        has_old_place = (self._now - job.created).total_seconds() > LENDS_FREELY_SECONDS
+        until = self._now + timedelta(seconds=seconds) if has_old_place else ends_by
         return LendingTerms(ends_by, until, max(free - job.needs, 0))
 
     def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
@@ -289,6 +304,7 @@ class _Walk:
         in_best: _ByTime = []
         for path, nodes in usable_nodes(self._fleet, job.request).items():
             by_time = yield from self._by_time(nodes, job.job_uid, owing)
+            yield
             choice = _choice(path, by_time, job.request, levels)
             if choice is not None and (best is None or choice.order < best.order):
                 best, in_best = choice, by_time
@@ -296,6 +312,10 @@ class _Walk:
 
     def _owing(self, job: WaitingJob) -> _Owing:
         preemption = self._preemption
+        if preemption.charged.stands_behind(
+            job.namespace, job.job_uid
+        ):  # those that it would preempt come before it now
+            job = replace(job, preempts_by="")
         owing, outranked, exempt = preemption.owing(job), preemption.outranked(job), preemption.exempt(job)
         passed = frozenset(uid for uid in owing if preemption.jobs[uid].place is not None)
         later = ((passed - preemption.owing_now(job)) | exempt) - self._leaving
@@ -340,7 +360,7 @@ class _Walk:
 
     def _given_by(self, holder: str, owing: _Owing) -> _Freed:
         """Return when a job has ended, or may be asked to give its nodes back."""
-        end = self._end_of(holder)[0]
+        end = self._leaves.get(holder) or self._end_of(holder)[0]
         if holder in owing.now:
             asked_after = 0.0
         elif holder in owing.later:
@@ -349,12 +369,8 @@ class _Walk:
                 return end
         else:
             return end
-        return _Freed(
-            asked_after,
-            _Event.HOLDERS_GIVE_WAY,
-            holder,
-            unasked_seconds=None if math.isinf(end.seconds) else end.seconds,
-        )
+        has_passed = holder in self._preemption.jobs and not math.isinf(end.seconds)
+        return _Freed(asked_after, _Event.HOLDERS_GIVE_WAY, holder, end.seconds if has_passed else None)
 
     def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
         if holder not in self._holders:
@@ -368,9 +384,14 @@ class _Walk:
         if last.event is _Event.NOTHING:
             return "its nodes are free"
         if last.event is _Event.HOLDERS_GIVE_WAY:
-            if last.uid in self._preemption.victims:
-                return f"{name} {_for(name, 'keeps')} its nodes until then, and {_for(name, 'has')} lower priority"
-            return f"nodes are lent to {name} until then" if last.seconds else _GIVE_WAY
+            if not last.seconds:
+                return _GIVE_WAY
+            if last.uid not in self._preemption.victims:
+                return f"nodes are lent to {name} until then"
+            nodes = "their nodes" if name in OTHERS else "its nodes"
+            return f"{name} {_for(name, 'keeps')} {nodes} until then, and {_for(name, 'has')} lower priority"
+        if last.event is _Event.HOLDER_LEAVES:
+            return f"{name} {_for(name, 'gives')} way to a job before it in the queue then"
         if last.event is _Event.WAITING_JOB_STARTS:
             return f"{name} {_for(name, 'starts')}, before it in the queue"
         if last.event is _Event.WAITING_JOB_ENDS:

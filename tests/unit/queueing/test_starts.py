@@ -351,6 +351,33 @@ def test_a_job_counts_as_gone_once_priority_may_take_its_nodes(
     assert starts(fleet, [urgent], {"a": 600, "p": HOUR}, outranked={"p": victim}) == {"job": said}
 
 
+URGENT = replace(wants("job", 4, priority=9), preempts_by="urgent")
+OUTRANKED = {"p": Victim("default/p", 0, 3, placed=at(-60), exempt_until=at(1800))}
+MOST = busy("b1/r1:4", a="b1-r1-0", p="b1-r1-1 b1-r1-2 b1-r1-3")
+
+
+def test_a_job_that_will_preempt_lends_until_it_does() -> None:
+    found = estimates(MOST, [URGENT], {"a": 600, "p": HOUR}, outranked=OUTRANKED)["uid-of-job"]
+    assert found.lends == LendingTerms(at(1800), at(1800))
+
+
+def test_who_is_preempted_for_a_job_has_left_for_those_behind_it() -> None:
+    jobs = [replace(URGENT, request=replace(URGENT.request, count=2)), wants("behind", 1, seconds=1)]
+    found = starts(MOST, jobs, {"p": HOUR}, {"job": 9 * HOUR}, outranked=OUTRANKED)
+    assert found == {
+        "job": (1800, "default/p keeps its nodes until then, and has lower priority"),
+        "behind": (1800, "default/p gives way to a job before it in the queue then"),
+    }
+
+
+def test_the_plan_knows_why_it_preempts_no_job_now() -> None:
+    """The nodes are those of a job of a namespace in which another one waits for its limit."""
+    now = {"p": replace(OUTRANKED["p"], name="team-b/p", exempt_until=NOW)}
+    jobs = [replace(wants("over", 1, priority=10, namespace="team-b")), URGENT]
+    found = starts(MOST, jobs, {"a": 0, "p": HOUR}, limits={"team-b": 3}, held={"team-b": 3}, outranked=now)
+    assert found["job"] == (HOUR, "default/p ends by its step rate")
+
+
 def test_a_job_that_waits_for_what_is_lent_knows_to_which_job() -> None:
     found = starts(busy("b1/r1:2", p="b1-r1-0"), [wants("job", 2, seconds=1)], {"p": HOUR}, giving={"p": LENT})
     assert found == {"job": (1800, "nodes are lent to default/p until then")}
