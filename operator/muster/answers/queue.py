@@ -17,6 +17,7 @@ from muster.answers.text_parts import age, count, duration, on_one_line
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
 from muster.queueing.ends import BASIS_TEXT, end_of, history
+from muster.queueing.preemption import is_lent
 from muster.queueing.starts import MAX_ESTIMATED
 from muster.world.names import verb_for
 
@@ -249,7 +250,7 @@ def loan_text(job: TrainingJob, now: datetime) -> str:
 
 def _lent_until(job: TrainingJob, now: datetime) -> datetime | None:
     until = job.status.lent_until
-    return until if until is not None and until > now else None
+    return until if is_lent(until, now) else None
 
 
 def head_text(it: QueueView) -> str:

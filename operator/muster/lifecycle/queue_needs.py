@@ -10,7 +10,7 @@ from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import MAX_LENT_SECONDS, Borrower, Place, PreemptionCandidate, Victim
+from muster.queueing.preemption import Borrower, Place, PreemptionCandidate, Victim, is_lent
 from muster.record.attempts import was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.record.loans import holds_lent_nodes
@@ -122,7 +122,7 @@ def _borrower(world: JobWorld, record: GangSpec, place: Place) -> Borrower:
         since=record.time,
         leaves=is_giving_way(record) or not record.members,
         place=None if world.job.spec.queueing.preemptible else place,
-        lent_until=_lent_until(world, record),
+        lent_until=record.lent_until if is_lent(record.lent_until, world.server_now) else None,
         old_nodes=_old_nodes(world, record),
     )
 
@@ -145,15 +145,6 @@ def _victim(world: JobWorld, record: GangSpec, place: Place) -> Victim:
 
 def _old_nodes(world: JobWorld, record: GangSpec) -> frozenset[str]:
     return frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
-
-
-def _lent_until(world: JobWorld, record: GangSpec) -> datetime | None:
-    """Return until when a job that backfills keeps its nodes, by the API server's clock; None: no longer.
-
-    A time that is far from now, because a clock has stepped by more than its nodes are lent for, spares no job.
-    """
-    until, most = record.lent_until, timedelta(seconds=2 * MAX_LENT_SECONDS)
-    return until if until is not None and until - world.server_now <= most else None
 
 
 def _placed(record: GangSpec) -> datetime:

@@ -81,12 +81,7 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
             "jobs held nodes and their pods did not start"
         )
     if isinstance(answer, Behind) and decision.no_backfill_until is None:
-        rest += (
-            "; to pass where it ends before the reserved nodes are needed, give it an estimate "
-            "(spec.queueing.expectedDurationSeconds)"
-            if job.spec.queueing.expected_duration_seconds is None
-            else "; it passes where it is expected to end before the reserved nodes are needed"
-        )
+        rest += f"; {_passing_text(job, answer)}"
     if decision.no_backfill_until is not None:
         rest += (
             f"; backfill is closed to namespace {job.metadata.namespace} until "
@@ -94,6 +89,17 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
             "a day"
         )
     return shortened_text(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
+
+
+def _passing_text(job: TrainingJob, answer: Behind) -> str:
+    if answer.may_pass:
+        return "it passes where it is expected to end before the reserved nodes are needed"
+    if job.spec.queueing.expected_duration_seconds is None:
+        return (
+            "to pass where it ends before the reserved nodes are needed, give it an estimate "
+            "(spec.queueing.expectedDurationSeconds)"
+        )
+    return "it passes none: its spec.queueing.expectedDurationSeconds is used up, or its gang was not assembled"
 
 
 def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:

@@ -12,7 +12,7 @@ Tests: tests/unit/queueing/test_preemption.py.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from muster.queueing.charges import Charged
 from muster.queueing.waiting import WaitingJob
@@ -30,7 +30,7 @@ nodes before them."""
 MAX_WAYS = 4
 """So many ways to take nodes of jobs of lower priority are tried for each."""
 LENDS_FREELY_SECONDS = 7 * 86400.0
-"""A job that has waited for longer lends its nodes only until it starts by its estimate (docs/decisions/0101)."""
+"""A job with an older place in the queue lends its nodes only until it starts by its estimate (docs/decisions/0101)."""
 MAX_LENT_SECONDS = 48 * 3600.0
 """A job that backfills keeps its nodes for no longer than this where others need them."""
 MAX_LOST_SECONDS = 3600.0
@@ -50,6 +50,14 @@ class WaitingForPreemption(NotPlaced):
 
     nodes: tuple[str, ...] = ()
     giving: frozenset[str] = frozenset()
+
+
+def is_lent(until: datetime | None, now: datetime) -> bool:
+    """Whether a job keeps nodes that are lent to it until then, by the API server's clock.
+
+    A time that is far from now, because a clock has stepped by more than nodes are lent for, spares no job.
+    """
+    return until is not None and now < until <= now + timedelta(seconds=2 * MAX_LENT_SECONDS)
 
 
 def place_of(job: WaitingJob) -> Place:

@@ -65,9 +65,11 @@ class Behind(NotPlaced):
 
     Attributes:
         reserved_for: by job, how many of the free nodes that this one could use are reserved for it.
+        may_pass: whether backfill trusts an estimate of this job.
     """
 
     reserved_for: Mapping[str, int] = field(default_factory=dict)
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,7 +470,7 @@ class _Planner:
             f"for it{inside}, but {part_text(waiting_for.total(), len(free))} reserved for {jobs_text(waiting_for)}, "
             f"{before_in_queue_text(1 if alone else 2)}"
         )
-        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for))
+        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for), job.expected_seconds is not None)
 
     def _free_without_reservations(self, job: WaitingJob) -> tuple[str, ...]:
         """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""

@@ -98,7 +98,9 @@ def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
 
 
 @pytest.mark.parametrize("ahead", [None, 3600, -3600])
-@pytest.mark.parametrize(("until", "counts"), [(50, True), (100 + 96 * 3600, True), (101 + 96 * 3600, False)])
+@pytest.mark.parametrize(
+    ("until", "counts"), [(50, False), (150, True), (100 + 96 * 3600, True), (101 + 96 * 3600, False)]
+)
 def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool, ahead: float | None) -> None:
     scene = Scene(a_job(), seconds=100.0 + (ahead or 0.0)).fleet(6).gang(backfilled=True, lent_until=at(until))
     scene.but(ahead_seconds=ahead)

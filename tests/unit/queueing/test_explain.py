@@ -360,13 +360,17 @@ def test_the_condition_says_it_in_one_sentence(turn: QueueDecision, expected: st
     assert explain.message(of(), turn) == expected
 
 
-def test_a_job_with_an_estimate_is_told_when_it_passes() -> None:
-    behind = Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {})
+@pytest.mark.parametrize(
+    ("may_pass", "said"),
+    [
+        (True, "it passes where it is expected to end before the reserved nodes are needed"),
+        (False, "it passes none: its spec.queueing.expectedDurationSeconds is used up, or its gang was not assembled"),
+    ],
+)
+def test_a_job_with_an_estimate_is_told_whether_it_passes(may_pass: bool, said: str) -> None:
+    behind = Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {}, may_pass)
     job = a_job("mine", queueing={"expectedDurationSeconds": 3600})
-    assert explain.message(job, QueueDecision(1, 1, behind)) == (
-        "needs 1 node: it is reserved for default/a; it passes where it is expected to end before the reserved nodes "
-        "are needed"
-    )
+    assert explain.message(job, QueueDecision(1, 1, behind)) == f"{behind.message}; {said}"
 
 
 def test_a_long_message_keeps_its_end() -> None:
