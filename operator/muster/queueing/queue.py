@@ -2,9 +2,10 @@
 
 A job gets all of its nodes or none. A job that gets none has the nodes reserved that it needs in its best domain.
 Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
-ahead on all other nodes, and on reserved ones if they are preemptible, or are expected to end in time: then they give
-way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower priority give way, too. To keep
-everything for the first in the queue was rejected: the fleet would idle for a job that wants one rack.
+ahead on all other nodes, and on reserved ones if they are preemptible, or are expected to end in time, those first that
+end first: then they give way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower
+priority give way, too. To keep everything for the first in the queue was rejected: the fleet would idle for a job that
+wants one rack.
 
 How long a reservation can last: no job behind keeps a reserved node for more than MAX_LENT_SECONDS when it is needed,
 and what is lent counts as reserved. So the number of reserved nodes, which decides which domain is the best, never
@@ -16,11 +17,12 @@ number, and at one number the nearest can be replaced only by an equally near on
 longest running time for each domain there is one more reserved node, and there are never more than the job needs.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from muster.placement.names import (
     OTHERS,
@@ -54,6 +56,7 @@ from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, Q
 
 INTERNAL_ERROR = "InternalError"
 _NOBODY = Charged()
+_Answer = TypeVar("_Answer")
 _LENDS_NOTHING = ExpectedStart(0.0, 0.0)
 # Waiting does not help these: they block no other job.
 _HOPELESS = frozenset({NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL})
@@ -127,7 +130,8 @@ def plan_steps(
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
-        `Placed` do not overlap, so that all of them may take their nodes.
+        `Placed` do not overlap, so that all of them may take their nodes. A job that passes others has a second answer,
+        after the first ones of all.
     """
     queue = order(waiting, charged)
     accounts = Limits(limits, held), Quotas(fleet, quotas)
@@ -135,29 +139,33 @@ def plan_steps(
     preemption = preemption or Preemption()
     preemption.charged = charged
     planner = _Planner(fleet, *accounts, reserved, closed or {}, preemption, starts or {})
+    decisions: dict[str, QueueDecision] = {}
     for position, job in enumerate(queue, start=1):
         payer = charged.payer(job.namespace, job.job_uid)
         # Those that it would preempt come before it now.
-        answer = yield from _guarded(planner, job if payer is None else replace(job, preempts_by=""))
+        answer = yield from _guarded(planner.answer(job if payer is None else replace(job, preempts_by="")))
         payer = None if job.replacement else payer
         of_it = planner.of_last
-        yield (
-            job.job_uid,
-            QueueDecision(
-                position=position,
-                queued=len(queue),
-                answer=answer,
-                payer=payer,
-                reserved=of_it.reserved,
-                lent=of_it.lent,
-                preempts_from=of_it.preempts_from,
-            ),
+        decisions[job.job_uid] = QueueDecision(
+            position=position,
+            queued=len(queue),
+            answer=answer,
+            payer=payer,
+            reserved=of_it.reserved,
+            lent=of_it.lent,
+            preempts_from=of_it.preempts_from,
         )
+        yield job.job_uid, decisions[job.job_uid]
+    for job in sorted(planner.may_pass, key=lambda job: job.expected_seconds or 0.0):
+        passing = yield from _guarded(planner.pass_others(job))
+        if passing is not None:
+            without = decisions[job.job_uid]
+            yield job.job_uid, replace(without, answer=passing, reserved=0, lent=None, preempts_from=None)
 
 
-def _guarded(planner: "_Planner", job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
+def _guarded(answering: Generator[None, None, _Answer]) -> Generator[None, None, _Answer | Failed]:
     try:
-        return (yield from planner.answer(job))
+        return (yield from answering)
     except Exception as error:  # noqa: BLE001 - whatever one job asks for, the others get their answers
         text = f"a defect of Muster kept it from placing this job ({type(error).__name__}: {error})"
         return Failed(INTERNAL_ERROR, f"{text}. Muster tries again. Report it with the operator's log.", error=error)
@@ -190,6 +198,7 @@ class _Planner:
 
     Attributes:
         of_last: what else is said of the job that was answered last.
+        may_pass: jobs without a place that may pass those that nodes are reserved for.
     """
 
     def __init__(
@@ -205,9 +214,10 @@ class _Planner:
         self._closed = closed
         self._preemption = preemption
         self._preemptors = 0
+        self.may_pass: list[WaitingJob] = []
         self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
         self._starts = starts
-        self._lenders: dict[str, ExpectedStart] = {}  # jobs that nodes are reserved for, by name
+        self._lenders: dict[str, ExpectedStart] = {}  # jobs that nodes are reserved for, by name, in their order
         self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
@@ -248,26 +258,25 @@ class _Planner:
         return answer if job.preemptible else (yield from self._answer_without_place(job, answer))
 
     def _answer_without_place(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, Placed | NotPlaced]:
-        """Return the answer of a job for which too few nodes are free: others give way to it, or it passes others, or
-        it has nodes reserved."""
+        """Return the answer of a job for which too few nodes are free: others give way to it, or it has nodes
+        reserved."""
         yield
         answer = yield from self._preempting(job, answer)
         if isinstance(answer, WaitingForPreemption | OverQuota):
             return answer
-        backfilled = self._backfilled(job)
-        if backfilled is not None:
-            return backfilled
-        yield
         behind = self._behind(job, answer)
         yield
-        return self._reserve(job, answer) or behind or answer
+        over_quota = self._reserve(job, answer)
+        if over_quota is None and job.expected_seconds is not None:
+            self.may_pass.append(job)
+        return over_quota or behind or answer
 
-    def _backfilled(self, job: WaitingJob) -> Placed | None:
-        """Nodes that are lent by the jobs which they are reserved for, or which count on them: to those that end in
-        time, and to those that leave them enough; None: there are none."""
-        seconds, lenders = job.expected_seconds, self._lenders
-        if seconds is None:
-            return None
+    def pass_others(self, job: WaitingJob) -> Generator[None, None, Placed | None]:
+        """Return nodes for one of `may_pass` that jobs before it in the queue lend, which they are reserved for, or
+        which count on them: to those that end in time, and to those that leave them enough; None: there are none."""
+        yield
+        seconds = job.expected_seconds or 0.0
+        lenders = dict(itertools.takewhile(lambda lender: lender[0] != job.name, self._lenders.items()))
         sooner = {name for name, start in lenders.items() if start.lends_seconds < seconds}
         lacking = {name for name in sooner if lenders[name].extra_nodes < job.needs}
         if len(lacking) == len(lenders):
@@ -281,10 +290,12 @@ class _Planner:
         if self._quotas.refusal(job, answer, chosen) is not None:
             return None
         self._promise(job, chosen)
+        del self._lenders[job.name]
         lent_by = Counter(name for name, start in lenders.items() for node in chosen if node in start.nodes)
         lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].seconds for name in lent_by))
         for name in lent_by.keys() & sooner:
-            lenders[name] = lenders[name]._replace(extra_nodes=lenders[name].extra_nodes - lent_by[name])
+            left = lenders[name].extra_nodes - lent_by[name]
+            self._lenders[name] = lenders[name]._replace(extra_nodes=left)
         lent_until = self._preemption.now + timedelta(seconds=lent_seconds)
         return replace(answer, backfill=Backfill(seconds, lent_until))
 

@@ -265,11 +265,35 @@ def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
     assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
+def test_those_that_end_first_pass_first() -> None:
+    jobs = wants("big", 4), *(lasts(wants(name, 1), hours * HOUR) for name, hours in (("s", 3), ("t", 1), ("u", 2)))
+    found = backfill("b1/r1:..xx", *jobs, starts={"big": 9 * HOUR})
+    assert told(found) == {"big": "InsufficientNodes", "s": "BehindInQueue", "t": 1, "u": 1}
+
+
+def test_none_passes_on_the_terms_of_a_job_behind_it() -> None:
+    """The one behind waits for a rack that is another than that of the first."""
+    first, behind = wants("first", 4, required="rack"), wants("behind", 4, required="rack")
+    jobs = first, lasts(wants("s", 1), 2 * HOUR), behind
+    begins = {"first": HOUR, "behind": 9 * HOUR}
+    assert told(backfill("b1/r1:..xx b1/r2:xxxx", *jobs, starts=begins))["s"] == "BehindInQueue"
+    assert told(backfill("b1/r1:..xx b1/r2:xxxx", *jobs, starts=begins | {"first": 3 * HOUR}))["s"] == 1
+
+
+@pytest.mark.parametrize(("limit", "passing"), [(2, ["s", "t"]), (1, ["s"])])
+def test_those_who_pass_keep_their_limit(limit: int, passing: list[str]) -> None:
+    small = [lasts(wants(name, 1, namespace="team", seconds=9), seconds) for name, seconds in (("s", HOUR), ("t", 1))]
+    starts = {"uid-of-big": ExpectedStart(2 * HOUR, 2 * HOUR)}
+    steps = plan_steps(fleet_of("b1/r1:..xx"), [wants("big", 4), *small], {"team": limit}, {}, starts=starts)
+    answers = {uid: decision.answer for uid, decision in filter(None, steps)}
+    assert [name for name in "st" if isinstance(answers[f"uid-of-{name}"], Placed)] == passing
+
+
 def test_all_jobs_that_pass_leave_enough_together() -> None:
     jobs = wants("big", 6), *(lasts(wants(name, 1), 2 * HOUR) for name in "stu"), lasts(wants("in-time", 1), HOUR)
     found = backfill("b1/r1:....xx", *jobs, starts={"big": ExpectedStart(HOUR, HOUR, 2)})
     assert told(found) == {"big": "InsufficientNodes", "s": 1, "t": 1, "u": "BehindInQueue", "in-time": 1}
-    assert found["t"] == Placed(("r1-1",), backfill=Backfill(2 * HOUR, at(HOUR)))
+    assert found["t"] == Placed(("r1-2",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
 @pytest.mark.parametrize(
