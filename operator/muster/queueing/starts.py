@@ -12,19 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum, auto
 
 from muster.placement.domain import Path
 from muster.placement.fleet_index import PART, NodeEligibility
-from muster.placement.names import OTHERS, visible_name
+from muster.placement.names import visible_name
 from muster.placement.natural import natural
 from muster.placement.reasons import INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED
 from muster.placement.request import Request
 from muster.placement.space import prepare_trees
 from muster.placement.usable import usable_nodes
-from muster.queueing.ends import BASIS_TEXT, EndBasis, JobEnd, RemainingTime
+from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
+from muster.queueing.freed import Event, Freed, time_order
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
 from muster.queueing.preemption import LENDS_FREELY_SECONDS, Preemption, WaitingForPreemption
+from muster.queueing.start_texts import GIVE_WAY, NOT_SIDE_BY_SIDE, Cause, known_text, not_nodes_text, unknown_text
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEstimate
@@ -33,59 +34,11 @@ MAX_ESTIMATED = 16
 """For so many jobs of the queue, the first ones, it is estimated when they start."""
 # The answers to jobs that only nodes keep waiting; the others reserve none.
 _FOR_NODES = frozenset({INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED, BEHIND_IN_QUEUE})
-_APART = "too few nodes that it could use are side by side"
-_REMEDY = "set spec.queueing.expectedDurationSeconds there"
-_GIVE_WAY = "other jobs give way after a save"
-
-
-class _Event(Enum):
-    """What has to happen before a node is free."""
-
-    NOTHING = auto()
-    HOLDERS_GIVE_WAY = auto()
-    HOLDER_ENDS = auto()
-    HOLDER_LEAVES = auto()
-    OTHER_PODS_END = auto()
-    WAITING_JOB_STARTS = auto()
-    WAITING_JOB_ENDS = auto()
-
-
-_OF_WAITING_JOBS = frozenset({_Event.WAITING_JOB_STARTS, _Event.WAITING_JOB_ENDS})
-
-
-@dataclass(frozen=True, slots=True, eq=False)  # by identity: a plan looks at each of thousands of nodes
-class _Freed:
-    """When a node is free. There is one for each event.
-
-    Attributes:
-        seconds: from now on; infinite: not known.
-        event: what has to happen until then.
-        uid: of the job that it is about, or the name of the pod.
-        unasked_seconds: when it is free where the holder is not asked to give it back; None: no later.
-    """
-
-    seconds: float
-    event: _Event = _Event.NOTHING
-    uid: str = ""
-    unasked_seconds: float | None = None
-
-    @property
-    def unasked(self) -> "_Freed":
-        """The same where the holder is not asked."""
-        if self.unasked_seconds is None:
-            return self
-        return _Freed(self.unasked_seconds, _Event.HOLDER_ENDS, self.uid)
-
-
-def _order(freed: _Freed) -> tuple[float, int]:
-    """The order of times; of two that are equal, the one that something has to happen for is later."""
-    return freed.seconds, freed.event.value
-
-
-_ByTime = Sequence[tuple[_Freed, Sequence[NodeEligibility]]]
-_FREE = _Freed(0.0)
-_GIVEN = _Freed(0.0, _Event.HOLDERS_GIVE_WAY)
-_FULL = _Freed(math.inf, _Event.OTHER_PODS_END)
+_OF_WAITING_JOBS = frozenset({Event.WAITING_JOB_STARTS, Event.WAITING_JOB_ENDS})
+_ByTime = Sequence[tuple[Freed, Sequence[NodeEligibility]]]
+_FREE = Freed(0.0)
+_GIVEN = Freed(0.0, Event.HOLDERS_GIVE_WAY)
+_FULL = Freed(math.inf, Event.OTHER_PODS_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +68,9 @@ class _Choice:
     """
 
     path: Path
-    chosen: Sequence[tuple[str, _Freed]]
-    last: _Freed
-    unknown: Mapping[_Freed, int]
+    chosen: Sequence[tuple[str, Freed]]
+    last: Freed
+    unknown: Mapping[Freed, int]
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -186,12 +139,12 @@ class _Walk:
         self._preemption = preemption
         self._now = now
         self._leaving = {uid for uid, holder in preemption.jobs.items() if holder.leaves}
-        self._holders: dict[str, tuple[_Freed, JobEnd]] = {}
+        self._holders: dict[str, tuple[Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
-        self._leaves: dict[str, _Freed] = {}  # holders that leave for a job before in the queue, by uid
-        self._after_holders: dict[tuple[frozenset[str], ...], _Freed] = {}
-        self._kept: dict[str, _Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
+        self._leaves: dict[str, Freed] = {}  # holders that leave for a job before in the queue, by uid
+        self._after_holders: dict[tuple[frozenset[str], ...], Freed] = {}
+        self._kept: dict[str, Freed] = {}  # nodes that a job before in the queue has or keeps, and until when
         self._names: dict[str, str] = {}  # of the jobs before, by uid
         self._bases: dict[str, EndBasis | None] = {}  # what the ends of these jobs follow from
 
@@ -200,19 +153,19 @@ class _Walk:
         if isinstance(answer, WaitingForPreemption):
             self._leaving |= answer.giving
             self.assign_nodes(job, answer.nodes, 0.0)
-            return StartEstimate(self._now, _GIVE_WAY)
+            return StartEstimate(self._now, GIVE_WAY)
         if isinstance(answer, OverLimit) and answer.ever:
             return (yield from self._next_within_limit(job, answer))
         if answer.reason not in _FOR_NODES:
-            return StartEstimate(None, _not_nodes(answer))
+            return StartEstimate(None, not_nodes_text(answer))
         best, by_time = yield from self._best_domain(job)
         if best is not None and best.last.seconds == 0.0 and job.preempts_by:
             # The plan knows why it takes no nodes of jobs of lower priority now.
             best, by_time = yield from self._best_domain(replace(job, preempts_by=""))
         if best is None:
-            return StartEstimate(None, _APART)
+            return StartEstimate(None, NOT_SIDE_BY_SIDE)
         seconds = best.last.seconds
-        kept = _Freed(seconds, _Event.WAITING_JOB_STARTS, job.job_uid)
+        kept = Freed(seconds, Event.WAITING_JOB_STARTS, job.job_uid)
         if job.request.segment_size == 1:  # as its reservation does
             for freed, nodes in by_time:
                 if freed.seconds < seconds:
@@ -228,9 +181,9 @@ class _Walk:
     def _note_leaving(self, choice: _Choice) -> None:
         """Note that the jobs whose nodes a job is to have will have left all of theirs."""
         for _, freed in choice.chosen:
-            if freed.event is _Event.HOLDERS_GIVE_WAY and freed.uid:
+            if freed.event is Event.HOLDERS_GIVE_WAY and freed.uid:
                 seconds = min(choice.last.seconds, self._end_of(freed.uid)[0].seconds)
-                self._leaves.setdefault(freed.uid, _Freed(seconds, _Event.HOLDER_LEAVES, freed.uid))
+                self._leaves.setdefault(freed.uid, Freed(seconds, Event.HOLDER_LEAVES, freed.uid))
         self._after_holders.clear()
 
     def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime, seconds: float) -> LendingTerms | None:
@@ -239,12 +192,12 @@ class _Walk:
         Nodes of other jobs that give way are none that it does not need: these stay where no job needs them. A job
         whose place is old lends until it starts, so that those who pass never make that later (docs/decisions/0101).
         """
-        unasked = sorted(((freed.unasked, nodes) for freed, nodes in by_time), key=lambda group: _order(group[0]))
+        unasked = sorted(((freed.unasked, nodes) for freed, nodes in by_time), key=lambda group: time_order(group[0]))
         choice = _choice(path, unasked, job.request, len(self._fleet.policy.topology.levels))
         if choice is None or math.isinf(choice.last.seconds):
             return None
         in_time = (group for group in unasked if group[0].seconds <= choice.last.seconds)
-        free = sum(len(nodes) for freed, nodes in in_time if freed.event is not _Event.HOLDERS_GIVE_WAY)
+        free = sum(len(nodes) for freed, nodes in in_time if freed.event is not Event.HOLDERS_GIVE_WAY)
         ends_by = self._now + timedelta(seconds=choice.last.seconds)
         has_old_place = (self._now - job.created).total_seconds() > LENDS_FREELY_SECONDS
         until = self._now + timedelta(seconds=seconds) if has_old_place else ends_by
@@ -256,13 +209,13 @@ class _Walk:
             job.namespace, answer.held + sum(answer.kept_for.values()) + answer.adds - answer.limit
         )
         if limited is None:
-            return StartEstimate(None, _not_nodes(answer))
+            return StartEstimate(None, not_nodes_text(answer))
         if math.isinf(limited.seconds):
             return StartEstimate(None, f"its namespace is at its limit, and {self._unknown_text(limited, job)}")
         if not answer.fits:
             best, _ = yield from self._best_domain(job)
             if best is None:
-                return StartEstimate(None, _APART)
+                return StartEstimate(None, NOT_SIDE_BY_SIDE)
             if math.isinf(best.last.seconds):
                 return StartEstimate(None, self._unknown_text(_most_common(best.unknown), job))
             if best.last.seconds > limited.seconds:
@@ -270,17 +223,17 @@ class _Walk:
         return self._estimate(limited, f"its namespace is at its limit until {self._known_text(limited, job)}")
 
     def _estimate(
-        self, last: _Freed, reason: str, lends: LendingTerms | None = None, nodes: frozenset[str] = frozenset()
+        self, last: Freed, reason: str, lends: LendingTerms | None = None, nodes: frozenset[str] = frozenset()
     ) -> StartEstimate:
         return StartEstimate(self._now + timedelta(seconds=last.seconds), reason, lends, nodes)
 
-    def _when_ended(self, namespace: str, nodes: int) -> _Freed | None:
+    def _when_ended(self, namespace: str, nodes: int) -> Freed | None:
         """Return when jobs of a namespace that hold so many nodes together have ended; None if it has too few."""
         ends = [
             (_GIVEN if uid in self._leaving else self._end_of(uid)[0], len(self._fleet.nodes_of(uid)))
             for uid in self._holders_in(namespace)
         ]
-        for freed, held in sorted(ends, key=lambda end: _order(end[0])):
+        for freed, held in sorted(ends, key=lambda end: time_order(end[0])):
             nodes -= held
             if nodes <= 0:
                 return freed
@@ -326,13 +279,13 @@ class _Walk:
         """Count these nodes as the job's from so many seconds on, until it ends."""
         lasts = self._ends.of_waiting(job.job_uid)
         until = math.inf if lasts.seconds is None else seconds + max(lasts.seconds, 0.0)
-        event = _Event.WAITING_JOB_STARTS if math.isinf(seconds) else _Event.WAITING_JOB_ENDS
-        self._kept.update(dict.fromkeys(nodes, _Freed(until, event, job.job_uid)))
+        event = Event.WAITING_JOB_STARTS if math.isinf(seconds) else Event.WAITING_JOB_ENDS
+        self._kept.update(dict.fromkeys(nodes, Freed(until, event, job.job_uid)))
         self._names[job.job_uid], self._bases[job.job_uid] = job.name, lasts.basis
 
     def _by_time(self, nodes: Sequence[NodeEligibility], own_uid: str, owing: _Owing) -> Generator[None, None, _ByTime]:
         """Return the nodes of a domain by the time at which they are free, those that are free first come first."""
-        groups: dict[_Freed, list[NodeEligibility]] = {}
+        groups: dict[Freed, list[NodeEligibility]] = {}
         for node in nodes:
             self._looked_at += 1
             if self._looked_at % PART == 0:
@@ -343,11 +296,11 @@ class _Walk:
                 freed = self._after(node.holders, own_uid, owing)
                 kept = self._kept.get(node.entry.name)
                 if kept is not None:
-                    freed = max(kept, freed, key=_order)
+                    freed = max(kept, freed, key=time_order)
             groups.setdefault(freed, []).append(node)
-        return sorted(groups.items(), key=lambda group: _order(group[0]))
+        return sorted(groups.items(), key=lambda group: time_order(group[0]))
 
-    def _after(self, holders: frozenset[str], own_uid: str, owing: _Owing) -> _Freed:
+    def _after(self, holders: frozenset[str], own_uid: str, owing: _Owing) -> Freed:
         """Return when a job may have a node: the last of the holders that do not give it back now has ended, or may be
         asked for it."""
         remaining = holders if holders.isdisjoint(owing.gone) else holders - owing.gone
@@ -355,10 +308,10 @@ class _Walk:
             return _GIVEN if holders - {own_uid} else _FREE
         key = remaining, remaining & owing.now, remaining & owing.later
         if key not in self._after_holders:
-            self._after_holders[key] = max((self._given_by(holder, owing) for holder in remaining), key=_order)
+            self._after_holders[key] = max((self._given_by(holder, owing) for holder in remaining), key=time_order)
         return self._after_holders[key]
 
-    def _given_by(self, holder: str, owing: _Owing) -> _Freed:
+    def _given_by(self, holder: str, owing: _Owing) -> Freed:
         """Return when a job has ended, or may be asked to give its nodes back."""
         end = self._leaves.get(holder) or self._end_of(holder)[0]
         if holder in owing.now:
@@ -370,79 +323,37 @@ class _Walk:
         else:
             return end
         has_passed = holder in self._preemption.jobs and not math.isinf(end.seconds)
-        return _Freed(asked_after, _Event.HOLDERS_GIVE_WAY, holder, end.seconds if has_passed else None)
+        return Freed(asked_after, Event.HOLDERS_GIVE_WAY, holder, end.seconds if has_passed else None)
 
-    def _end_of(self, holder: str) -> tuple[_Freed, JobEnd]:
+    def _end_of(self, holder: str) -> tuple[Freed, JobEnd]:
         if holder not in self._holders:
             end = self._ends.of_holder(holder)
             seconds = math.inf if end.time is None else max((end.time - self._now).total_seconds(), 0.0)
-            self._holders[holder] = _Freed(seconds, _Event.HOLDER_ENDS, holder), end
+            self._holders[holder] = Freed(seconds, Event.HOLDER_ENDS, holder), end
         return self._holders[holder]
 
-    def _known_text(self, last: _Freed, job: WaitingJob) -> str:
-        name = self._visible_name(last.uid, job)
-        if last.event is _Event.NOTHING:
-            return "its nodes are free"
-        if last.event is _Event.HOLDERS_GIVE_WAY:
-            if not last.seconds:
-                return _GIVE_WAY
-            if last.uid not in self._preemption.victims:
-                return f"nodes are lent to {name} until then"
-            nodes = "their nodes" if name in OTHERS else "its nodes"
-            return f"{name} {_for(name, 'keeps')} {nodes} until then, and {_for(name, 'has')} lower priority"
-        if last.event is _Event.HOLDER_LEAVES:
-            return f"{name} {_for(name, 'gives')} way to a job before it in the queue then"
-        if last.event is _Event.WAITING_JOB_STARTS:
-            return f"{name} {_for(name, 'starts')}, before it in the queue"
-        if last.event is _Event.WAITING_JOB_ENDS:
-            ends = f"{_for(name, 'ends')}{_basis_text(name, self._bases[last.uid])}"
-            return f"{name}, before it in the queue, {_for(name, 'has')} started, and {ends}"
-        return f"{name} {_for(name, 'ends')}{_basis_text(name, self._end_of(last.uid)[1].basis)}"
+    def _known_text(self, last: Freed, job: WaitingJob) -> str:
+        return known_text(last, self._cause(last, job))
 
-    def _unknown_text(self, cause: _Freed, job: WaitingJob) -> str:
-        name = self._visible_name(cause.uid, job)
-        if cause.event is _Event.OTHER_PODS_END:
-            return "when other pods leave enough room on its nodes is not known"
-        if cause.event is _Event.WAITING_JOB_STARTS:
-            return f"when {name} {_for(name, 'starts')}, before it in the queue, is not known"
-        if cause.event is _Event.WAITING_JOB_ENDS:
-            return f"when {name}, before it in the queue, {_for(name, 'ends')} is not known{_remedy(name)}"
-        end = self._end_of(cause.uid)[1]
-        if name not in OTHERS and end.overdue_since is not None:
-            when = f"{end.overdue_since:%Y-%m-%d %H:%M} UTC"
-            return f"{name} should have ended at {when}{_basis_text(name, end.basis)}"
-        if name not in OTHERS and end.basis is EndBasis.STEPS:
-            return f"when {name} ends is not known: it makes no steps, or has more than a year of them left"
-        return f"when {name} {_for(name, 'ends')} is not known{_remedy(name)}"
+    def _unknown_text(self, freed: Freed, job: WaitingJob) -> str:
+        return unknown_text(freed, self._cause(freed, job))
 
-    def _visible_name(self, uid: str, job: WaitingJob) -> str:
-        return visible_name(self._names.get(uid) or self._fleet.name_of(uid), job.request.viewer)
-
-
-def _not_nodes(answer: NotPlaced) -> str:
-    return f"not nodes but {answer.reason} keeps it waiting"
-
-
-def _for(name: str, verb: str) -> str:
-    """The verb to fit the name of one job, or the words for jobs that are not named."""
-    return {"has": "have"}.get(verb, verb.removesuffix("s")) if name in OTHERS else verb
-
-
-def _basis_text(name: str, basis: EndBasis | None) -> str:
-    text = f" {BASIS_TEXT[basis]}" if basis is not None else ""
-    return text.replace(" its ", " their ") if name in OTHERS else text
-
-
-def _remedy(name: str) -> str:
-    return "" if name in OTHERS or name.startswith("pod ") else f": {_REMEDY}"
+    def _cause(self, freed: Freed, job: WaitingJob) -> Cause:
+        """Return what a waiting job may know of the one that has to end, to leave or to start."""
+        uid = freed.uid
+        name = visible_name(self._names.get(uid) or self._fleet.name_of(uid), job.request.viewer)
+        if freed.event is Event.HOLDER_ENDS:
+            end = self._end_of(uid)[1]
+            return Cause(name, end.basis, end.overdue_since)
+        return Cause(name, self._bases.get(uid), is_outranked=uid in self._preemption.victims)
 
 
 def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Choice | None:
     """Return the nodes of a domain that are free for the request first; None where the domain could not hold it."""
     size = 1 if request.broken else request.segment_size
-    chosen: list[tuple[str, _Freed]] = []
-    spare: list[tuple[str, _Freed]] = []
-    incomplete: dict[Path, list[tuple[str, _Freed]]] = {}  # the segment of each innermost domain that is not complete
+    chosen: list[tuple[str, Freed]] = []
+    spare: list[tuple[str, Freed]] = []
+    incomplete: dict[Path, list[tuple[str, Freed]]] = {}  # the segment of each innermost domain that is not complete
     for freed, nodes in by_time:
         for node in nodes:
             if len(chosen) >= request.count and len(spare) >= request.spares:
@@ -456,14 +367,14 @@ def _choice(path: Path, by_time: _ByTime, request: Request, levels: int) -> _Cho
                 chosen += segment
                 segment.clear()
     spare += [entry for segment in incomplete.values() for entry in segment]
-    spare.sort(key=lambda entry: _order(entry[1]))
+    spare.sort(key=lambda entry: time_order(entry[1]))
     if len(chosen) < request.count or len(spare) < request.spares:
         return None
     chosen += spare[: request.spares]
-    last = max((freed for _, freed in chosen), key=_order)
+    last = max((freed for _, freed in chosen), key=time_order)
     unknown = Counter(freed for _, freed in chosen if math.isinf(freed.seconds))
     return _Choice(path, chosen, last, unknown)
 
 
-def _most_common(causes: Mapping[_Freed, int]) -> _Freed:
+def _most_common(causes: Mapping[Freed, int]) -> Freed:
     return min(causes, key=lambda cause: (-causes[cause], cause.event.value, cause.uid))
