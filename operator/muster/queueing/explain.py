@@ -80,7 +80,7 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
             f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not start"
         )
-    if isinstance(answer, Behind) and decision.no_backfill_until is None:
+    if isinstance(answer, Behind) and not answer.is_replacement and decision.no_backfill_until is None:
         rest += f"; {_passing_text(job, answer)}"
     if decision.no_backfill_until is not None:
         rest += (
@@ -99,7 +99,10 @@ def _passing_text(job: TrainingJob, answer: Behind) -> str:
             "to pass where it ends before the reserved nodes are needed, give it an estimate "
             "(spec.queueing.expectedDurationSeconds)"
         )
-    return "it passes none: its spec.queueing.expectedDurationSeconds is used up, or its gang was not assembled"
+    return (
+        "it does not pass: its spec.queueing.expectedDurationSeconds is used up (raise it), or its gang was not "
+        "assembled"
+    )
 
 
 def _needs(job: TrainingJob, answer: Placed | NotPlaced) -> int:

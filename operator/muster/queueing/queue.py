@@ -69,10 +69,12 @@ class Behind(NotPlaced):
     Attributes:
         reserved_for: by job, how many of the free nodes that this one could use are reserved for it.
         may_pass: whether backfill trusts an estimate of this job.
+        is_replacement: whether it is for a gang that holds its other nodes meanwhile, which passes none.
     """
 
     reserved_for: Mapping[str, int] = field(default_factory=dict)
     may_pass: bool = False
+    is_replacement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +483,8 @@ class _Planner:
             f"for it{inside}, but {part_text(waiting_for.total(), len(free))} reserved for {jobs_text(waiting_for)}, "
             f"{before_in_queue_text(1 if alone else 2)}"
         )
-        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for), job.expected_seconds is not None)
+        may_pass = job.expected_seconds is not None
+        return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for), may_pass, job.replacement)
 
     def _free_without_reservations(self, job: WaitingJob) -> tuple[str, ...]:
         """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""

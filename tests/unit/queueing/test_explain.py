@@ -364,13 +364,25 @@ def test_the_condition_says_it_in_one_sentence(turn: QueueDecision, expected: st
     ("may_pass", "said"),
     [
         (True, "it passes where it is expected to end before the reserved nodes are needed"),
-        (False, "it passes none: its spec.queueing.expectedDurationSeconds is used up, or its gang was not assembled"),
+        (
+            False,
+            "it does not pass: its spec.queueing.expectedDurationSeconds is used up (raise it), or its gang was not "
+            "assembled",
+        ),
     ],
 )
 def test_a_job_with_an_estimate_is_told_whether_it_passes(may_pass: bool, said: str) -> None:
     behind = Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {}, may_pass)
     job = a_job("mine", queueing={"expectedDurationSeconds": 3600})
     assert explain.message(job, QueueDecision(1, 1, behind)) == f"{behind.message}; {said}"
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_a_gang_that_lacks_a_node_is_not_told_how_to_pass(replacement: bool) -> None:
+    waiting = wants("first", 2, replacement=True), wants("last", 1, seconds=1, replacement=replacement)
+    last = list(answers(tree("b1/r1:1+3"), queue(*waiting)).values())[-1]
+    assert isinstance(last, Behind)
+    assert ("to pass where it ends" in explain.message(of(), QueueDecision(2, 2, last))) is not replacement
 
 
 def test_a_long_message_keeps_its_end() -> None:
