@@ -1,6 +1,7 @@
 """When the first jobs of the queue start, as it was last estimated, and how far a plan may still go by that.
 
-An estimate is made more seldom than a plan. Who passes a reservation by an old one would be lent nodes for too long.
+An estimate is made more seldom than a plan. A job that passes a reservation by an old one would be lent nodes for too
+long.
 
 Tests: tests/unit/controller/test_queue.py.
 """
@@ -42,10 +43,10 @@ class StartEstimates:
         self._is_outdated = self._is_used  # one plan goes by each estimate, or no job would pass on a busy fleet
 
     def for_plan(self, preemption: Preemption) -> Mapping[str, ExpectedStart]:
-        """When the first jobs start, by uid, as a plan may go by it; who is absent has no known start.
+        """Return what the first jobs lend in a plan, by uid; one that is absent has no known start, and lends nothing.
 
-        None has one that was estimated before a job ended, or another one left the queue: who passed by that would be
-        lent nodes for too long.
+        None lends by an estimate that is older than the end of a job, or than the leave of another one from the queue:
+        nodes would be lent for too long.
         """
         self._is_used = True
         if self._is_outdated:

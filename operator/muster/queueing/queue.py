@@ -9,12 +9,12 @@ wants one rack.
 
 How long a reservation can last: no job behind keeps a reserved node for more than MAX_LENT_SECONDS when it is needed,
 and what is lent counts as reserved. So the number of reserved nodes, which decides which domain is the best, never
-falls while the job is first. At one number the choice moves to domains of
-earlier names only. Without segments all free nodes of the domain are reserved. A choice that stays is empty once its
-running jobs have ended, and a domain is chosen only if it can hold the job. With segments look at the innermost domain
-that comes nearest to a further segment. All of its free nodes are reserved. Each job that ends there adds to their
-number, and at one number the nearest can be replaced only by an equally near one of an earlier name. So after the
-longest running time for each domain there is one more reserved node, and there are never more than the job needs.
+falls while the job is first. At one number the choice moves to domains of earlier names only. Without segments all free
+nodes of the domain are reserved. A choice that stays is empty once its running jobs have ended, and a domain is chosen
+only if it can hold the job. With segments look at the innermost domain that comes nearest to a further segment. All of
+its free nodes are reserved. Each job that ends there adds to their number, and at one number the nearest can be
+replaced only by an equally near one of an earlier name. So after the longest running time for each domain there is one
+more reserved node, and there are never more than the job needs.
 """
 
 import itertools
@@ -128,7 +128,7 @@ def plan_steps(
         charged: which jobs stand behind the others.
         closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
         preemption: the jobs that hold nodes and may have to give way; filled in: which of them have to.
-        starts: by uid, when waiting jobs start, as far as that is known.
+        starts: by uid, what waiting jobs lend until they start, as far as their start is known.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -279,7 +279,7 @@ class _Planner:
         yield
         seconds = job.expected_seconds or 0.0
         lenders = dict(itertools.takewhile(lambda lender: lender[0] != job.name, self._lenders.items()))
-        sooner = {name for name, start in lenders.items() if start.lends_seconds < seconds}
+        sooner = {name for name, start in lenders.items() if start.ends_by_seconds < seconds}
         lacking = {name for name in sooner if lenders[name].extra_nodes < job.needs}
         if len(lacking) == len(lenders):
             return None
@@ -294,7 +294,7 @@ class _Planner:
         self._promise(job, chosen)
         del self._lenders[job.name]
         lent_by = Counter(name for name, start in lenders.items() for node in chosen if node in start.nodes)
-        lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].seconds for name in lent_by))
+        lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].lends_seconds for name in lent_by))
         for name in lent_by.keys() & sooner:
             left = lenders[name].extra_nodes - lent_by[name]
             self._lenders[name] = lenders[name]._replace(extra_nodes=left)

@@ -189,8 +189,8 @@ class _Walk:
     def _lends(self, job: WaitingJob, path: Path, by_time: _ByTime, seconds: float) -> LendingTerms | None:
         """Return what a job lends that would start in this domain if jobs that have passed it were not asked.
 
-        Nodes of other jobs that give way are none that it does not need: these stay where no job needs them. A job
-        whose place is old lends until it starts, so that those who pass never make that later (docs/decisions/0101).
+        Nodes of other jobs that give way do not count as extra: these jobs keep them where no job needs them. A job
+        whose place is old lends until it starts, so that those that pass never delay it (docs/decisions/0101).
         """
         unasked = sorted(((freed.unasked, nodes) for freed, nodes in by_time), key=lambda group: time_order(group[0]))
         choice = _choice(path, unasked, job.request, len(self._fleet.policy.topology.levels))

@@ -1,4 +1,4 @@
-"""A job that waits for nodes, and when it starts, as the queue sees it.
+"""A job that waits for nodes, and what it lends until it starts, as the queue sees it.
 
 Tests: tests/unit/queueing/test_queue.py.
 """
@@ -66,23 +66,23 @@ class WaitingJob:
 
 
 class ExpectedStart(NamedTuple):
-    """When a waiting job starts, as estimated, and to which jobs it lends what is reserved for it until then.
+    """To which jobs a waiting one lends what is reserved for it, by the estimate of its start, and for how long.
 
     Attributes:
-        seconds: from now on.
-        lends_seconds: it lends to jobs that are expected to end within so long.
+        lends_seconds: it lends nodes for so long from now on, and no longer.
+        ends_by_seconds: it lends to jobs that are expected to end within so long.
         extra_nodes: it lends so many nodes to others.
         nodes: those that it lends.
     """
 
-    seconds: float
     lends_seconds: float
+    ends_by_seconds: float
     extra_nodes: int = 0
     nodes: frozenset[str] = frozenset()
 
 
 def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> ExpectedStart | None:
-    """Return when a job starts by an estimate; None: it says no time.
+    """Return what a job lends by the estimate of its start; None: that says no time.
 
     Args:
         estimate: of the job.
@@ -92,5 +92,5 @@ def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> Exp
     if estimate.time is None:
         return None
     ends_by, until, extra_nodes = estimate.lends or LendingTerms(estimate.time, estimate.time)
-    seconds, lends_seconds = ((time - now).total_seconds() for time in (until, ends_by))
-    return ExpectedStart(seconds, lends_seconds, max(extra_nodes - lent, 0), estimate.nodes)
+    lends_seconds, ends_by_seconds = ((time - now).total_seconds() for time in (until, ends_by))
+    return ExpectedStart(lends_seconds, ends_by_seconds, max(extra_nodes - lent, 0), estimate.nodes)
