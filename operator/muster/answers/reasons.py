@@ -1826,8 +1826,8 @@ REASONS: tuple[Reason, ...] = (
         POLICY_EVENT,
         "`spec.queueing.preemption.priorityClasses` lists a PriorityClass that does not exist, or one that has "
         "`preemptionPolicy: Never`.",
-        "No job [preempts](docs/queueing.md#preemption-by-priority) by this class, until it exists and may.",
-        "Create the class, without `preemptionPolicy`, or take it out of the list.",
+        "No job [preempts](docs/queueing.md#preemption-by-priority) by this class until it exists without that policy.",
+        "Create the class, or delete it and create it again without `preemptionPolicy`, or take it out of the list.",
         "spec.queueing.preemption.priorityClasses of FleetPolicy default lists PriorityClass urgent, which does not "
         "exist: no job preempts by it. To change that, create it (kubectl create priorityclass urgent --value=VALUE), "
         "or take it out of the list (kubectl edit fleetpolicy default).",
