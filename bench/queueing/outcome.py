@@ -64,7 +64,6 @@ def figures_of(simulation: Simulation, policy: object, days: float) -> dict[str,
     runs = [run for run in simulation.runs if run.job.arrival >= WARM_UP_DAYS * DAY]
     for run in runs:
         waits[size_name(run.job.nodes)].append(run.waited / HOUR)
-    for run in runs:
         waits["high" if run.job.high else "other"].append(run.waited / HOUR)
     found: dict[str, float] = {}
     for name, hours in waits.items():

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from tests.unit.lifecycle.builders import at
 
 from bench.queueing.cluster import Cluster, Decision, Run
-from bench.queueing.policies import Estimates, by_priority
+from bench.queueing.policies import Estimates
 from bench.queueing.workload import DAY, SMALL_NODES
 from muster.api.fleetpolicy import PriorityPreemption
 from muster.placement.parts import at_once
@@ -20,8 +20,6 @@ from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
 from muster.world.queuedecision import Placed, QueueDecision
 
 _Step = tuple[str, QueueDecision] | None
-
-
 PREEMPTION = PriorityPreemption()
 """How long a job keeps its nodes, and how often it is preempted: the defaults."""
 ALL_NODES = 2**31
@@ -83,7 +81,7 @@ class Muster:
             decision, unassigned = self._decide(cluster, cluster.queue[:FIRST_JOBS], timed)
             if unassigned == 0:
                 return decision
-        return self._decide(cluster, by_priority(cluster.queue) if self.by_priority else cluster.queue, timed)[0]
+        return self._decide(cluster, cluster.queue, timed)[0]
 
     def _decide(self, cluster: Cluster, queue: Sequence[Run], timed: bool) -> tuple[Decision, int]:
         """The decision, and how many free nodes are neither given away nor reserved then."""
@@ -176,10 +174,10 @@ class Muster:
             return RemainingTime(next(job.expected_seconds for job in waiting if job.job_uid == uid), None, "")
 
         first = order(waiting)[:MAX_ESTIMATED]
-        turns = dict(
+        decisions = dict(
             filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, preempted_by={})))
         )
-        answers = [(job, turns[job.job_uid].answer) for job in first]
+        answers = [(job, decisions[job.job_uid].answer) for job in first]
         found = at_once(start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now))
         starts = ((uid, expected_start(estimate, now)) for uid, estimate in found.items())
         return {uid: start for uid, start in starts if start is not None}
