@@ -373,7 +373,7 @@ def test_who_is_preempted_for_a_job_has_left_for_those_behind_it() -> None:
 def test_the_plan_knows_why_it_preempts_no_job_now() -> None:
     """The nodes are those of a job of a namespace in which another one waits for its limit."""
     now = {"p": replace(OUTRANKED["p"], name="team-b/p", exempt_until=NOW)}
-    jobs = [replace(wants("over", 1, priority=10, namespace="team-b")), URGENT]
+    jobs = [wants("over", 1, priority=10, namespace="team-b"), URGENT]
     found = starts(MOST, jobs, {"a": 0, "p": HOUR}, limits={"team-b": 3}, held={"team-b": 3}, outranked=now)
     assert found["job"] == (HOUR, "default/p ends by its step rate")
 
