@@ -235,8 +235,9 @@ class Reconciler:
     def _broken(self, key: Key, error: Exception) -> float:
         """Note that a defect of Muster has ended a job's pass; returns the seconds until the next try.
 
-        Other jobs are not affected.
+        Other jobs are not affected: the queue of a new leader does not wait for this one any longer.
         """
+        self._queue.undecided.note_decided(key)
         wake = self._failed(key, type(error).__name__)
         self._resting_until[key] = self._clock() + wake
         log.error("pass failed unexpectedly", job="/".join(key), retry_seconds=round(wake, 1), exc_info=error)

@@ -127,6 +127,17 @@ async def test_a_job_that_breaks_the_decision_harms_no_other(loop: Loop, make: A
     await loop.until(lambda: not loop.reconciler._failures)
 
 
+async def test_the_queue_does_not_wait_for_a_job_whose_needs_break(
+    loop: Loop, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "queue_needs", lambda world: poison(world, None))
+    loop.queue.undecided.expect([("ns", "bad")])
+    assert loop.queue.undecided.are_awaited
+    loop.add(make.job("bad"))
+    await loop.until(lambda: bool(loop.told.events))
+    assert not loop.queue.undecided.are_awaited
+
+
 async def test_prometheus_has_the_published_figures_of_a_job_and_none_ahead_of_them(loop: Loop, make: Any) -> None:
     """Each decision makes a status; one that has only gone on is written each half minute."""
     job = make.job("job")
