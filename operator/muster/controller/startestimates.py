@@ -53,7 +53,7 @@ class StartEstimates:
             return {}
         # A time cannot say which loans are new: records are by the leader's clock, and are seen a moment later.
         known_loans = {(uid, job.since) for uid, job in self._known_loans.items()}
-        new = (uid for uid, job in preemption.jobs.items() if (uid, job.since) not in known_loans)
+        new = (uid for uid, job in preemption.borrowers.items() if (uid, job.since) not in known_loans)
         lent = sum(len(self._fleet.nodes_of(uid)) for uid in new)
         starts = ((uid, expected_start(it, preemption.now, lent)) for uid, it in self.by_uid.items())
         return {uid: start for uid, start in starts if start is not None}

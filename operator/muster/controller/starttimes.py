@@ -73,7 +73,7 @@ class StartTimes:
         preemption = self._queue.candidates.for_plan()
         preemption.charged = self._queue.charges.charged()
         estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
-        self._estimates.set(estimates, preemption.jobs)
+        self._estimates.set(estimates, preemption.borrowers)
         for uid, estimate in estimates.items():
             job = self._cluster.job_by_uid(uid)
             if isinstance(job, TrainingJob) and is_news(job, estimate, now):

@@ -141,14 +141,14 @@ class Preemption:
     """The jobs of a plan that may have to give way.
 
     Attributes:
-        jobs: those that hold nodes which are not their own, by uid.
+        borrowers: those that hold nodes which are not their own, by uid.
         victims: the others that hold nodes, where priority may preempt, by uid.
         now: by the API server's clock.
         preempted_by: filled in by the plan: the jobs that each of them gives way to, by uid.
         charged: set by the plan: which jobs stand behind the others.
     """
 
-    jobs: Mapping[str, Borrower] = field(default_factory=dict)
+    borrowers: Mapping[str, Borrower] = field(default_factory=dict)
     victims: Mapping[str, Victim] = field(default_factory=dict)
     now: datetime = datetime.min.replace(tzinfo=UTC)
     preempted_by: dict[str, Preemptors] = field(default_factory=dict)
@@ -156,23 +156,24 @@ class Preemption:
 
     def owing_now(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job now."""
-        return frozenset(uid for uid in self.owing(job) if not self._keeps(self.jobs[uid], job))
+        return frozenset(uid for uid in self.owing(job) if not self._keeps(self.borrowers[uid], job))
 
     def owing(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job, now or later."""
-        return frozenset(uid for uid, holder in self.jobs.items() if self._owes(uid, holder, job))
+        return frozenset(uid for uid, holder in self.borrowers.items() if self._owes(uid, holder, job))
 
     def lent_until(self, holders: Collection[str], job: WaitingJob) -> datetime | None:
         """Until when one of these keeps what it has to give back to a waiting job later; None: none does."""
-        keeping = (self.jobs[uid] for uid in holders if uid in self.jobs and self._owes(uid, self.jobs[uid], job))
-        until = (holder.lent_until for holder in keeping if self._keeps(holder, job))
+        borrowers = ((uid, self.borrowers[uid]) for uid in holders if uid in self.borrowers)
+        owing = (borrower for uid, borrower in borrowers if self._owes(uid, borrower, job))
+        until = (borrower.lent_until for borrower in owing if self._keeps(borrower, job))
         return max(filter(None, until), default=None)
 
     def in_order(self, uids: Iterable[str]) -> list[str]:
-        """Such jobs in the order in which they give way: who leaves already comes first, then who has run least."""
+        """Such jobs in the order in which they give way: those that leave already, then those that have run least."""
 
         def spared(uid: str) -> tuple[bool, datetime, str]:
-            return self.leaves(uid), self.jobs[uid].since, uid
+            return self.leaves(uid), self.borrowers[uid].since, uid
 
         return sorted(uids, key=spared, reverse=True)
 
@@ -194,7 +195,7 @@ class Preemption:
         """
         if job.preemptible or holder.place is None:
             return not job.preemptible
-        if job.replacement and job.job_uid not in self.jobs:
+        if job.replacement and job.job_uid not in self.borrowers:
             return True
         namespace = holder.name.partition("/")[0]
         own_rank = self.charged.stands_behind(job.namespace, job.job_uid), place_of(job)
@@ -202,7 +203,7 @@ class Preemption:
 
     def victims_of(self, job: WaitingJob, spared: Collection[str] = ()) -> list[str]:
         """The uids of those that a waiting job may preempt, none of the spared namespaces, in the order in which they
-        give way: lower priority, fewer nodes, and then who costs least."""
+        give way: lower priority, fewer nodes, and then less cost."""
 
         def rank(uid: str) -> tuple[int, int, tuple[bool, int, int], str]:
             victim = self.victims[uid]
@@ -230,7 +231,7 @@ class Preemption:
         """Until when a job keeps its nodes from those that may have them later."""
         if uid in self.victims:
             return self.victims[uid].exempt_until
-        return self.jobs[uid].lent_until or self.now
+        return self.borrowers[uid].lent_until or self.now
 
     def toll(self, uids: Collection[str]) -> tuple[int, int, int]:
         """What it costs that these jobs give way: of those with nodes of their own that do not leave already the
@@ -245,11 +246,11 @@ class Preemption:
 
     def holds(self, uids: Collection[str]) -> bool:
         """Whether one of these has nodes that it may have to give back."""
-        return not (self.jobs.keys().isdisjoint(uids) and self.victims.keys().isdisjoint(uids))
+        return not (self.borrowers.keys().isdisjoint(uids) and self.victims.keys().isdisjoint(uids))
 
     def holder(self, uid: str) -> PreemptionCandidate:
         """The job of this uid."""
-        return self.jobs[uid] if uid in self.jobs else self.victims[uid]
+        return self.borrowers[uid] if uid in self.borrowers else self.victims[uid]
 
     def preempt(self, uids: Collection[str], job: WaitingJob) -> None:
         """Have these jobs give way to the waiting one."""

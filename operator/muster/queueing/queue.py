@@ -55,7 +55,7 @@ from muster.world.names import verb_for
 from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"
-_NOBODY = Charged()
+_NONE_CHARGED = Charged()
 _Answer = TypeVar("_Answer")
 _LENDS_NOTHING = ExpectedStart(0.0, 0.0)
 # Waiting does not help these: they block no other job.
@@ -88,7 +88,7 @@ class Failed(NotPlaced):
     error: Exception | None = None
 
 
-def order(waiting: Iterable[WaitingJob], charged: Charged = _NOBODY) -> list[WaitingJob]:
+def order(waiting: Iterable[WaitingJob], charged: Charged = _NONE_CHARGED) -> list[WaitingJob]:
     """The waiting jobs, first come first: replacements (they let other nodes idle), then higher priority, age, and
     name. Preemptible jobs stand behind all others, so that no two of them give way to each other in turn.
 
@@ -110,7 +110,7 @@ def plan_steps(
     held: Mapping[str, int],
     reserved: dict[str, str] | None = None,
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
-    charged: Charged = _NOBODY,
+    charged: Charged = _NONE_CHARGED,
     closed: Mapping[str, NotEnabled] | None = None,
     preemption: Preemption | None = None,
     starts: Mapping[str, ExpectedStart] | None = None,
@@ -382,7 +382,7 @@ class _Planner:
     def _best_way(self, job: WaitingJob, lent: Sequence[str]) -> Generator[None, None, _Way | None]:
         """Return nodes for a job if others give way; None: they would not help.
 
-        Who leaves already comes first. Those whose nodes are lent come before those that the job outranks.
+        Those that leave already come first. Those whose nodes are lent come before those that the job outranks.
         """
         preemption, victims = self._preemption, self._victims(job)
         candidates = [*lent, *self._not_all_reserved(victims)]
@@ -394,7 +394,7 @@ class _Planner:
             way = (yield from self._cheaper_way(job, candidates, preemption.toll(way.giving))) or way
             if not (yield from self._goes_to_others(way)):
                 return way
-            candidates = [uid for uid in candidates if uid not in way.giving or uid in preemption.jobs]
+            candidates = [uid for uid in candidates if uid not in way.giving or uid in preemption.borrowers]
         return None
 
     def _not_all_reserved(self, uids: Iterable[str]) -> list[str]:

@@ -138,7 +138,7 @@ class _Walk:
         self._ends = ends
         self._preemption = preemption
         self._now = now
-        self._leaving = {uid for uid, holder in preemption.jobs.items() if holder.leaves}
+        self._leaving = {uid for uid, holder in preemption.borrowers.items() if holder.leaves}
         self._holders: dict[str, tuple[Freed, JobEnd]] = {}
         self._looked_at = 0
         self._by_namespace: dict[str, list[str]] | None = None
@@ -270,7 +270,7 @@ class _Walk:
         ):  # those that it would preempt come before it now
             job = replace(job, preempts_by="")
         owing, outranked, exempt = preemption.owing(job), preemption.outranked(job), preemption.exempt(job)
-        passed = frozenset(uid for uid in owing if preemption.jobs[uid].place is not None)
+        passed = frozenset(uid for uid in owing if preemption.borrowers[uid].place is not None)
         later = ((passed - preemption.owing_now(job)) | exempt) - self._leaving
         now = (passed | outranked) - later - self._leaving
         return _Owing((owing - passed) | self._leaving | {job.job_uid}, now, later)
@@ -322,7 +322,7 @@ class _Walk:
                 return end
         else:
             return end
-        has_passed = holder in self._preemption.jobs and not math.isinf(end.seconds)
+        has_passed = holder in self._preemption.borrowers and not math.isinf(end.seconds)
         return Freed(asked_after, Event.HOLDERS_GIVE_WAY, holder, end.seconds if has_passed else None)
 
     def _end_of(self, holder: str) -> tuple[Freed, JobEnd]:

@@ -223,7 +223,7 @@ async def test_who_preempts_and_goes_away_before_it_begins_pays(keeper: Keeper, 
     keeper.queue.candidates.set(("ns", "low"), "low", victim)
     keeper.queue.set_waiting(key, "urgent", waiting("urgent", 3, preempts_by="gold"))
     await until(lambda: keeper.queue.candidates.preempted_by("low") == (Preemptor("ns/urgent", "gold"),))
-    assert not keeper.queue.candidates.for_plan().jobs, "its nodes are its own"
+    assert not keeper.queue.candidates.for_plan().borrowers, "its nodes are its own"
     assert key not in keeper.queue.preemptors
     keeper.queue.note_giving_way("low")
     assert key in keeper.queue.preemptors

@@ -109,7 +109,7 @@ class Fleet:
     def _lead(self) -> None:
         preemption = Preemption(now=self.time)
         may = {holder.uid: holder.may_give_way(self.min_run_ticks) for holder in self.jobs if self._occupied(holder)}
-        preemption.jobs = {uid: job for uid, job in may.items() if isinstance(job, Borrower)}
+        preemption.borrowers = {uid: job for uid, job in may.items() if isinstance(job, Borrower)}
         preemption.victims = {uid: job for uid, job in may.items() if isinstance(job, Victim)}
         waiting = [holder.waiting for holder in self.jobs if not holder.nodes and holder.comes <= self.now]
         answers = dict(filter(None, plan_steps(self.fleet, waiting, {}, {}, preemption=preemption)))

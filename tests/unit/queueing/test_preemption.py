@@ -139,7 +139,7 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
 
 def test_nodes_of_jobs_that_give_way_are_no_nodes_in_use() -> None:
     fleet = fleet_of("b1/r1:.ppxxqq")
-    giving = Preemption(running("p").jobs | {"q": Borrower("default/q", at(0), place=(0, at(0), ""))})
+    giving = Preemption(running("p").borrowers | {"q": Borrower("default/q", at(0), place=(0, at(0), ""))})
     answer = plan(fleet, giving, wants("c", 5))["c"]
     assert isinstance(answer, NotPlaced)
     short = answer.shortfall
@@ -515,7 +515,7 @@ def test_of_like_jobs_leaves(changes: Mapping[str, Mapping[str, Any]], expected:
 
 
 def test_what_is_lent_is_given_back_first() -> None:
-    preemption = replace(outranked("b1/r1:aa"), jobs=running("p").jobs)
+    preemption = replace(outranked("b1/r1:aa"), borrowers=running("p").borrowers)
     assert leaves_for("b1/r1:aapp", preemption, urgent("u", 2)) == {"p"}
 
 
