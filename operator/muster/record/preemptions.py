@@ -31,8 +31,7 @@ def after_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> Ga
 def with_withdrawn_preemption(world: JobWorld, record: GangSpec) -> GangSpec:
     """Return the record of a gang that is asked to leave for another job, and need not: that counts as a preemption,
     too, since it costs a save or a restart."""
-    is_preempted = record.evacuation is not None and record.evacuation.reason == PREEMPTED
-    return _with_preemption(world, record, answered=True) if is_preempted else record
+    return _with_preemption(world, record, answered=True) if _is_asked(record) else record
 
 
 def _with_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> GangSpec:
@@ -57,10 +56,12 @@ def _short_estimates(record: GangSpec) -> list[datetime]:
 
 def is_giving_way(record: GangSpec) -> bool:
     """Whether the gang leaves its nodes for another job, or has, and waits since."""
-    evacuation = record.evacuation
-    return (
-        record.reason == PREEMPTED if not record.members else evacuation is not None and evacuation.reason == PREEMPTED
-    )
+    return _is_asked(record) if record.members else record.reason == PREEMPTED
+
+
+def _is_asked(record: GangSpec) -> bool:
+    """Whether the gang is asked to leave its nodes for another job."""
+    return record.evacuation is not None and record.evacuation.reason == PREEMPTED
 
 
 def gives_way_text(job: TrainingJob, record: GangSpec, preempted_by: Preemptors | None) -> str:
