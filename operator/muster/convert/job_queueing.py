@@ -1,6 +1,6 @@
 """Converts what other systems know of a gang's time and of its preemption into spec.queueing.
 
-Source: kubernetes-sigs/kueue, site/content/en/docs/reference/labels-and-annotations.md; volcano-sh/volcano,
+Source: kubernetes-sigs/kueue, its page of labels and annotations; volcano-sh/volcano,
 pkg/scheduler/api/pod_info.go.
 """
 
