@@ -156,7 +156,7 @@ class Preemption:
 
     def owing_now(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job now."""
-        return frozenset(uid for uid in self.owing(job) if not self._keeps(self.borrowers[uid], job))
+        return frozenset(uid for uid in self.owing(job) if not self.keeps(self.borrowers[uid], job))
 
     def owing(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job, now or later."""
@@ -166,7 +166,7 @@ class Preemption:
         """Until when one of these keeps what it has to give back to a waiting job later; None: none does."""
         borrowers = ((uid, self.borrowers[uid]) for uid in holders if uid in self.borrowers)
         owing = (borrower for uid, borrower in borrowers if self._owes(uid, borrower, job))
-        until = (borrower.lent_until for borrower in owing if self._keeps(borrower, job))
+        until = (borrower.lent_until for borrower in owing if self.keeps(borrower, job))
         return max(filter(None, until), default=None)
 
     def in_order(self, uids: Iterable[str]) -> list[str]:
@@ -177,7 +177,7 @@ class Preemption:
 
         return sorted(uids, key=spared, reverse=True)
 
-    def _keeps(self, holder: Borrower, job: WaitingJob) -> bool:
+    def keeps(self, holder: Borrower, job: WaitingJob) -> bool:
         """Whether a job that backfills keeps its nodes for now.
 
         Not where a gang with a node less idles, and not from a job that may have the nodes of those it outranks.

@@ -150,6 +150,8 @@ class _Walk:
 
     def next_start(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, StartEstimate]:
         """Return when the next job of the queue starts."""
+        if self._preemption.charged.stands_behind(job.namespace, job.job_uid):
+            job = replace(job, preempts_by="")  # those that it would preempt come before it now
         if isinstance(answer, WaitingForPreemption):
             self._leaving |= answer.giving
             self.assign_nodes(job, answer.nodes, 0.0)
@@ -265,13 +267,10 @@ class _Walk:
 
     def _owing(self, job: WaitingJob) -> _Owing:
         preemption = self._preemption
-        if preemption.charged.stands_behind(
-            job.namespace, job.job_uid
-        ):  # those that it would preempt come before it now
-            job = replace(job, preempts_by="")
         owing, outranked, exempt = preemption.owing(job), preemption.outranked(job), preemption.exempt(job)
         passed = frozenset(uid for uid in owing if preemption.borrowers[uid].place is not None)
-        later = ((passed - preemption.owing_now(job)) | exempt) - self._leaving
+        lent = frozenset(uid for uid in passed if preemption.keeps(preemption.borrowers[uid], job))
+        later = (lent | exempt) - self._leaving
         now = (passed | outranked) - later - self._leaving
         return _Owing((owing - passed) | self._leaving | {job.job_uid}, now, later)
 
