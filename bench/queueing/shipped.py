@@ -110,7 +110,8 @@ class Muster:
             self._lent_until.pop(run.job.name, None)
             if run.job.name in victims:
                 self.preempted.setdefault(run.job.name, []).append(cluster.now)
-        return Decision(starts, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
+        staying = [(run, nodes) for run, nodes in starts if run.job.name not in preemption.preempted_by]
+        return Decision(staying, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
 
     def _note_placed(self, name: str, answer: Placed, now: float) -> None:
         self._placed[name] = now
