@@ -281,7 +281,7 @@ class Waits:
             if (_is_preemptible(job) or spec.get("backfilled")) and now - self._awaiting.get(uid, now) < TOLD_SECONDS:
                 continue  # it may have what is kept for those that cannot start
             if spec.get("backfilled") and other["spec"].get("queueing", {}).get("expectedDurationSeconds"):
-                continue  # those pass first that end first
+                continue  # those pass first that have waited longest for their length
             if _is_complete(record) or place < self._place(other, replaces=bool(_members(record))):
                 continue
             useless = set((record or {"spec": {}})["spec"].get("excludedNodes") or ()) | _nodes(record)

@@ -3,7 +3,7 @@
 A job gets all of its nodes or none. A job that gets none has the nodes reserved that it needs in its best domain.
 Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
 ahead on all other nodes, and on reserved ones if they are preemptible, or are expected to end in time, those first that
-end first: then they give way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower
+have waited longest for their length: then they give way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower
 priority give way, too. To keep everything for the first in the queue was rejected: the fleet would idle for a job that
 wants one rack.
 
@@ -17,6 +17,7 @@ replaced only by an equally near one of an earlier name. So after the longest ru
 more reserved node, and there are never more than the job needs.
 """
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -158,11 +159,17 @@ def plan_steps(
             preempts_from=of_it.preempts_from,
         )
         yield job.job_uid, decisions[job.job_uid]
-    for job in sorted(planner.may_pass, key=lambda job: job.expected_seconds or 0.0):
+    for job in sorted(planner.may_pass, key=functools.partial(_length_per_wait, now=preemption.now)):
         passing = yield from _guarded(planner.pass_others(job))
         if passing is not None:
             without = decisions[job.job_uid]
             yield job.job_uid, replace(without, answer=passing, reserved=0, lent=None, preempts_from=None)
+
+
+def _length_per_wait(job: WaitingJob, now: datetime) -> float:
+    """Return how long a job is expected to last, per second that it has waited: the least passes others first."""
+    waited_seconds = max((now - job.created).total_seconds(), 0.0)
+    return (job.expected_seconds or 0.0) / (waited_seconds + 1.0)
 
 
 def _guarded(answering: Generator[None, None, _Answer]) -> Generator[None, None, _Answer | Failed]:

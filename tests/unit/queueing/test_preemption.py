@@ -265,10 +265,25 @@ def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
     assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
-def test_those_that_end_first_pass_first() -> None:
-    jobs = wants("big", 4), *(lasts(wants(name, 1), hours * HOUR) for name, hours in (("s", 3), ("t", 1), ("u", 2)))
-    found = backfill("b1/r1:..xx", *jobs, starts={"big": 9 * HOUR})
-    assert told(found) == {"big": "InsufficientNodes", "s": "BehindInQueue", "t": 1, "u": 1}
+@pytest.mark.parametrize(
+    ("waited", "passing"),
+    [
+        pytest.param({"s": 0, "t": 0, "u": 0}, "tu", id="new ones by their length"),
+        pytest.param({"s": 9, "t": 0.5, "u": 3}, "su", id="the longest after a wait of three times as long"),
+        pytest.param({"s": 6, "t": 1, "u": 1}, "st", id="the longest before the shortest"),
+        pytest.param({"s": -3, "t": -2, "u": -1}, "tu", id="by their length where a clock is behind"),
+    ],
+)
+def test_those_pass_first_that_have_waited_longest_for_their_length(
+    waited: Mapping[str, float], passing: str
+) -> None:
+    hours = {"s": 3, "t": 1, "u": 2}
+    small = [lasts(wants(name, 1, seconds=-waited[name] * HOUR), hours[name] * HOUR) for name in "stu"]
+    waiting = [wants("big", 4, seconds=-99 * HOUR), *small]
+    starts, preemption = {"uid-of-big": ExpectedStart(9 * HOUR, 9 * HOUR)}, Preemption(now=at(0))
+    steps = plan_steps(fleet_of("b1/r1:..xx"), waiting, {}, {}, preemption=preemption, starts=starts)
+    answers = {uid: decision.answer for uid, decision in filter(None, steps)}
+    assert "".join(name for name in "stu" if isinstance(answers[f"uid-of-{name}"], Placed)) == passing
 
 
 def test_none_passes_on_the_terms_of_a_job_behind_it() -> None:
