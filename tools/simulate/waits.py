@@ -88,6 +88,7 @@ class Waits:
         ] = {}  # uid -> since when those have its nodes that owe them, and none is told to leave
         self._unserved: set[str] = set()  # preemptible jobs that gave way, and since then no other has got nodes
         self._left: dict[str, set[str]] = {}  # uid -> nodes that it has left for others, while none has taken any
+        self._lent: dict[str, set[str]] = {}  # uid -> nodes that it has held since some were lent to it
 
     def begin(self, priority_of: Callable[[Key], int], limited: Collection[str]) -> None:
         """Judge from now on."""
@@ -143,7 +144,7 @@ class Waits:
         assert value is not None
         uid = value["spec"]["jobUid"]
         if after is None:
-            for kept in (self._attempts, self._leaves, self._held, self._records):
+            for kept in (self._attempts, self._leaves, self._held, self._records, self._lent):
                 kept.pop(uid, None)
             return
         self._records[uid] = after
@@ -173,6 +174,10 @@ class Waits:
             self._takes_over(after)
             if spec.get("backfilled"):
                 self._inspect_passing(after)
+        if spec.get("backfilled"):
+            self._lent.setdefault(uid, set()).update(_nodes(after))
+        else:
+            self._lent.pop(uid, None)
 
     def _gives_way(self, before: Object | None, after: Object) -> None:
         """A preemptible job gives way again only after another has got nodes since it did."""
@@ -211,12 +216,16 @@ class Waits:
             self._hold("who gives way stands behind", is_before, f"{_name(other)} has left for {_name(job)}")
 
     def _inspect_passing(self, gang: Object) -> None:
-        """A gang passes others: it has said when it ends, and its namespace may still be trusted."""
-        namespace = gang["metadata"]["namespace"]
+        """A gang passes others: it has said when it ends, and its namespace may still be trusted. Or it returns to
+        nodes that were lent to it, before its pods have left them: it passes none then, and keeps them for no time."""
+        spec, namespace, name = gang["spec"], gang["metadata"]["namespace"], gang["metadata"]["name"]
+        if not spec.get("backfillUntil"):
+            returns = bool(self._lent.get(spec["jobUid"], set()) & _nodes(gang)) and not spec.get("lentUntil")
+            self._hold("who passes has said when it ends", returns, f"{name}: {sorted(_nodes(gang))}")
+            return
         gangs = (other for other in self._records.values() if other["metadata"]["namespace"] == namespace)
         short = sum(len(other["spec"].get("shortEstimates") or ()) for other in gangs)
-        is_trusted = bool(gang["spec"].get("backfillUntil")) and short < MAX_SHORT_ESTIMATES
-        name = gang["metadata"]["name"]
+        is_trusted = short < MAX_SHORT_ESTIMATES
         self._hold("who passes is trusted to end in time", is_trusted, f"{name}: {short} estimates were short")
 
     def _inspect_asked(self, job: Object, before: Object | None, after: Object) -> None:

@@ -1052,7 +1052,7 @@ class GangSpec(RecordedModel):
         None,
         description=(
             "backfillUntil is by when the gang ends, by the estimate with which it got nodes that were reserved for "
-            "others. If it is absent, it has none of these."
+            "others. If it is absent, it has none of these, or has returned to them before its pods had left."
         ),
     )
     lent_until: Time | None = Field(

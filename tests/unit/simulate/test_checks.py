@@ -29,8 +29,8 @@ class Stage:
         self.around.directories[UID] = Directory("/ckpt/a", self.around.wall_clock, node_clocks=1)
         self.machines = {name: SimpleNamespace(name=name, runs=True, workers={}) for name in ("n0", "n1")}
         trainers: dict[str, Trainer] = {}
-        checks = Checks(self.around, self.machines, trainers)  # type: ignore[arg-type]
-        self.trainer = trainers[UID] = Trainer(self.around, checks, UID, Script())
+        self.checks = Checks(self.around, self.machines, trainers)  # type: ignore[arg-type]
+        self.trainer = trainers[UID] = Trainer(self.around, self.checks, UID, Script())
 
     def start(self, attempt: int, node: str, pod: str, step: int = 0, thawed_at: float = float("-inf")) -> Any:
         """The rank of an attempt starts in a pod of its own, from a checkpoint or from scratch."""
@@ -168,3 +168,36 @@ def test_no_record_falls_back_after_one_failure(stage: Stage) -> None:
     stage.died(1, 20)
     with pytest.raises(ViolationError, match="left behind only after two starts"):
         stage.record(2, suspectCheckpoint=BACK)
+
+
+def lend(stage: Stage, attempt: int, *nodes: str, **spec: Any) -> None:
+    """The record names nodes, of which some are lent to the job."""
+    members = [{"index": index, "rank": index, "node": node} for index, node in enumerate(nodes)]
+    spec = {"backfillUntil": None, "lentUntil": None, **spec}
+    stage.around.server.change(
+        "gangs", "team", "a", {"spec": {"attempt": attempt, "backfilled": True, "members": members, **spec}}
+    )
+
+
+@pytest.fixture
+def borrower(stage: Stage) -> Stage:
+    """With a job to which n0 was lent until it left it."""
+    stage.checks.waits.begin(lambda _: 0, ())
+    stage.record(1)
+    lend(stage, 1, "n0", backfillUntil=TIME, lentUntil=TIME)
+    lend(stage, 2)
+    return stage
+
+
+def test_a_job_returns_to_nodes_that_were_lent_to_it_without_an_estimate(borrower: Stage) -> None:
+    lend(borrower, 3, "n0", "n1")
+
+
+def test_it_does_not_so_to_other_nodes(borrower: Stage) -> None:
+    with pytest.raises(ViolationError, match="who passes has said when it ends"):
+        lend(borrower, 3, "n1")
+
+
+def test_it_keeps_nodes_to_which_it_returns_for_no_time(borrower: Stage) -> None:
+    with pytest.raises(ViolationError, match="who passes has said when it ends"):
+        lend(borrower, 3, "n0", lentUntil=TIME)
