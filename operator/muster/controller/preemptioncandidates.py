@@ -36,6 +36,11 @@ class PreemptionCandidates:
             if was is None:
                 self._replan()  # other jobs may have its nodes now
 
+    def is_borrower(self, key: Key, job_uid: str) -> bool:
+        """Whether a job has nodes that are not its own."""
+        uid, job = self._jobs.get(key, ("", None))
+        return uid == job_uid and isinstance(job, Borrower)
+
     def for_plan(self) -> Preemption:
         """Those that hold nodes now, for one plan."""
         holders = [(uid, job) for uid, job in self._jobs.values() if self._fleet.nodes_of(uid)]

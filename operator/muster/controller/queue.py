@@ -232,7 +232,9 @@ class Queue:
             if step is not None:
                 uid, decision = step
                 queuefigures.observe_placement(now - began_at)
-                decisions[uid] = _with_backfill_closed(decision, asked[uid], no_backfill)
+                # By a plan that has not deducted what was lent while it was made, none passes: the next one follows.
+                if not (_passes(decision) and self.candidates.for_plan().loans - preemption.loans):
+                    decisions[uid] = _with_backfill_closed(decision, asked[uid], no_backfill)
                 if isinstance(decision.answer, OverQuota):
                     self._without_room.add(asked[uid].namespace)
                 self._log_failure(uid, decision)

@@ -19,7 +19,7 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from muster.api.base import API_VERSION
-from muster.api.gang import Gang
+from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.bus import Key
@@ -43,7 +43,7 @@ from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
-from muster.queueing.preemption import Victim
+from muster.queueing.preemption import Place, Victim
 from muster.queueing.waiting import WaitingJob
 from muster.record.preemptions import is_giving_way
 from muster.status.figures import compute_or_fallback
@@ -315,9 +315,7 @@ class Reconciler:
             has_nodes = needs.held > 0 and needs.request is None
             self._queue.preemptors.check(key, wanting, holds_nodes=has_nodes, has_begun=has_begun(world))
         place = -self._cluster.priority_of(job), needs.queued_since, f"{key[0]}/{key[1]}"
-        candidate = preemption_candidate(world, place)
-        keeps_nodes = isinstance(candidate, Victim) and not self._cluster.knows_priority_of(job)
-        self._queue.candidates.set(key, uid, None if keeps_nodes else candidate)
+        self._set_candidate(world, world.gang.spec if world.gang else None, place)
         answers = replace(
             world,
             queue_decision=self._queue.decision_of(uid),
@@ -325,6 +323,9 @@ class Reconciler:
             preempted_by=self._preempted_by(job),
         )
         plan = self._plan(key, answers)
+        for action in plan.actions:
+            if isinstance(action, CommitGang):  # an estimate may be made before it is on record
+                self._set_candidate(world, action.spec, place)
         if any(isinstance(action, CheckTemplate) for action in plan.actions):
             self._queue.undecided.await_check(key)
         if plan.unprepared is None:
@@ -332,6 +333,13 @@ class Reconciler:
             idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)
             self._pauses[key] = 0.0 if plan.acts else idle
         return plan
+
+    def _set_candidate(self, world: JobWorld, record: GangSpec | None, place: Place) -> None:
+        """Set how the job may have to give way with the nodes of this record."""
+        job, candidate = world.job, preemption_candidate(world, record, place)
+        keeps_nodes = isinstance(candidate, Victim) and not self._cluster.knows_priority_of(job)
+        key = job.metadata.namespace, job.metadata.name
+        self._queue.candidates.set(key, job.metadata.uid, None if keeps_nodes else candidate)
 
     def _plan(self, key: Key, world: JobWorld) -> Plan:
         """Make the plan for a job, and keep the world it was made of, also where that fails."""

@@ -8,7 +8,7 @@ Tests: tests/unit/controller/test_queue.py.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from muster.queueing.preemption import Borrower, Preemption
+from muster.queueing.preemption import Loan, Preemption
 from muster.queueing.waiting import ExpectedStart, expected_start
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import StartEstimate
@@ -27,12 +27,12 @@ class StartEstimates:
         self.earlier: Mapping[str, Sequence[float]] = {}
         self._fleet = fleet
         self._replan = replan
-        self._known_loans: Mapping[str, Borrower] = {}  # jobs whose nodes were lent then, by uid
+        self._known_loans: frozenset[Loan] = frozenset()  # those of then
         self._is_outdated = False  # nodes, or places in the queue, have become free since: jobs may start sooner
         self._is_used = False  # a plan has gone by them
 
-    def set(self, estimates: Mapping[str, StartEstimate], loans: Mapping[str, Borrower]) -> None:
-        """Set when the first jobs start, by uid, as it was estimated while these jobs had nodes that are lent."""
+    def set(self, estimates: Mapping[str, StartEstimate], loans: frozenset[Loan]) -> None:
+        """Set when the first jobs start, by uid, as it was estimated with these loans."""
         self.by_uid, self._known_loans = estimates, loans
         if self._is_outdated:
             self._replan()
@@ -52,8 +52,6 @@ class StartEstimates:
         if self._is_outdated:
             return {}
         # A time cannot say which loans are new: records are by the leader's clock, and are seen a moment later.
-        known_loans = {(uid, job.since) for uid, job in self._known_loans.items()}
-        new = (uid for uid, job in preemption.borrowers.items() if (uid, job.since) not in known_loans)
-        lent = sum(len(self._fleet.nodes_of(uid)) for uid in new)
+        lent = sum(len(self._fleet.nodes_of(loan.job_uid)) for loan in preemption.loans - self._known_loans)
         starts = ((uid, expected_start(it, preemption.now, lent)) for uid, it in self.by_uid.items())
         return {uid: start for uid, start in starts if start is not None}

@@ -17,6 +17,7 @@ from muster.controller.cluster import Cluster
 from muster.controller.queue import Queue
 from muster.controller.slices import in_slices
 from muster.queueing.ends import JobEnd, RemainingTime, end_of, history_steps, remaining_of
+from muster.queueing.preemption import Preemption
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.status.start_estimate import is_news
 
@@ -63,25 +64,28 @@ class StartTimes:
         now = self._cluster.server_now(self._wall_clock())
         first = self._queue.first_jobs(MAX_ESTIMATED)
         if not first:
-            self._estimates.set({}, {})
+            self._estimates.set({}, frozenset())
             return
         if self._clock() - self._read_at >= HISTORY_SECONDS:
             jobs = [job for job in self._cluster.jobs.store.values() if isinstance(job, TrainingJob)]
             self._estimates.earlier = await in_slices(history_steps(jobs), self._clock)
             self._read_at = self._clock()
-        ends = Ends(lambda holder: self._end_of(holder, now), lambda uid: self._remaining_of(uid, now))
         preemption = self._queue.candidates.for_plan()
         preemption.charged = self._queue.charges.charged()
+        ends = Ends(lambda holder: self._end_of(holder, preemption, now), lambda uid: self._remaining_of(uid, now))
         estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
-        self._estimates.set(estimates, preemption.borrowers)
+        self._estimates.set(estimates, preemption.loans)
         for uid, estimate in estimates.items():
             job = self._cluster.job_by_uid(uid)
             if isinstance(job, TrainingJob) and is_news(job, estimate, now):
                 self._bus.job_changed.publish((job.metadata.namespace, job.metadata.name))
 
-    def _end_of(self, holder: str, now: datetime) -> JobEnd:
+    def _end_of(self, holder: str, preemption: Preemption, now: datetime) -> JobEnd:
         job = self._cluster.job_by_uid(holder)
         if isinstance(job, TrainingJob):
+            key = job.metadata.namespace, job.metadata.name
+            if holder not in preemption.borrowers and self._queue.candidates.is_borrower(key, holder):
+                return JobEnd(now, None, "")  # its nodes were lent during the estimate, which must not be too late
             return end_of(job, self._estimates.earlier.get(job.metadata.namespace, ()), now)
         # A job that is gone holds nodes until its pods have ended. Of one that cannot be read, or a pod, nothing says.
         return _NOT_KNOWN if job is not None or holder.startswith("pod/") else JobEnd(now, None, "")

@@ -96,14 +96,18 @@ def has_begun(world: JobWorld) -> bool:
     return spec.start is not None or all(view.pod and view.pod.phase == "Running" for view in world.worker_views)
 
 
-def preemption_candidate(world: JobWorld, place: Place) -> PreemptionCandidate | None:
+def preemption_candidate(world: JobWorld, record: GangSpec | None, place: Place) -> PreemptionCandidate | None:
     """Return the job as one that may have to give way; None where it has to give way to none, or holds no nodes
     that Muster can have given back: an ejected one follows no request.
 
     One that has given its nodes back holds them until its pods have ended. Pods that take longer than PODS_END
     may never end: others then give way in its place.
+
+    Args:
+        world: the state of the job.
+        record: of its gang, as it is or as it is about to be written.
+        place: of the job in the queue.
     """
-    record = world.gang.spec if world.gang else None
     if record is None or record.ejected or not world.job.wants_nodes:
         return None
     if not record.members:

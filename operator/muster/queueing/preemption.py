@@ -13,6 +13,7 @@ Tests: tests/unit/queueing/test_preemption.py.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from muster.queueing.charges import Charged
 from muster.queueing.waiting import WaitingJob
@@ -136,6 +137,13 @@ PreemptionCandidate = Borrower | Victim
 """A job that holds nodes and may have to give way."""
 
 
+class Loan(NamedTuple):
+    """Nodes that one attempt of a job has been lent."""
+
+    job_uid: str
+    since: datetime
+
+
 @dataclass(slots=True)
 class Preemption:
     """The jobs of a plan that may have to give way.
@@ -153,6 +161,11 @@ class Preemption:
     now: datetime = datetime.min.replace(tzinfo=UTC)
     preempted_by: dict[str, Preemptors] = field(default_factory=dict)
     charged: Charged = field(default_factory=Charged)
+
+    @property
+    def loans(self) -> frozenset[Loan]:
+        """The loans of the borrowers."""
+        return frozenset(Loan(uid, borrower.since) for uid, borrower in self.borrowers.items())
 
     def owing_now(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job now."""

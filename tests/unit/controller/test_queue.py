@@ -18,7 +18,7 @@ from muster.controller.undecidedjobs import CHECKS_SECONDS
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.preemption import Borrower, Victim
+from muster.queueing.preemption import Borrower, Loan, Victim
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, Preemptor, StartEstimate
 from muster.world.quotas import QuotaClaim, QuotaView
@@ -156,7 +156,7 @@ async def test_a_preemptible_job_is_rung_when_it_gives_way_and_when_it_need_not(
 async def test_where_three_estimates_were_too_short_no_job_passes(keeper: Keeper) -> None:
     keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
     now = datetime.now(UTC)
-    keeper.queue.estimates.set({"big": StartEstimate(now + timedelta(hours=2), "")}, {})
+    keeper.queue.estimates.set({"big": StartEstimate(now + timedelta(hours=2), "")}, frozenset())
     keeper.queue.note_short_estimates("ns", "old", [now - timedelta(minutes=number) for number in range(3)])
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
@@ -185,11 +185,39 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(
     keeper.queue.candidates.set(("ns", "lent"), "lent", lent)
     begins = now + timedelta(hours=2)
     estimate = StartEstimate(begins, "", LendingTerms(begins, begins, extra_nodes=1))
-    keeper.queue.estimates.set({"big": estimate}, dict.fromkeys(known, lent))
+    keeper.queue.estimates.set({"big": estimate}, frozenset(Loan(uid, since) for uid in known))
     keeper.put("big", 3)
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))
     await until(lambda: keeper.queue.decision_of("small"))
     assert isinstance(keeper.answer("small"), Placed) == passes
+
+
+async def test_no_job_passes_by_a_plan_that_has_not_deducted_what_was_lent_meanwhile(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, queue, limits_of = datetime.now(UTC), keeper.queue, keeper.scene.cluster.limits_of
+    plans: list[Any] = []
+
+    def lend(namespaces: Any) -> Any:
+        """During the first plan one job takes what it was lent by the plan before."""
+        if not plans:
+            keeper.fleet.occupy("lent", "lent", frozenset({"n0"}))
+            queue.candidates.set(("ns", "lent"), "lent", Borrower("ns/lent", now, place=(0, now, "ns/lent")))
+        return limits_of(namespaces)
+
+    async def noted(*arguments: Any) -> Any:
+        plans.append(decisions := await decide(*arguments))
+        return decisions
+
+    decide = queue._decide
+    monkeypatch.setattr(queue, "_decide", noted)
+    monkeypatch.setattr(keeper.scene.cluster, "limits_of", lend)
+    begins = now + timedelta(hours=2)
+    queue.estimates.set({"big": StartEstimate(begins, "", LendingTerms(begins, begins, 1))}, frozenset())
+    keeper.put("big", 3)
+    queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))
+    await until(lambda: len(plans) > 1)
+    assert not any(isinstance(plan["small"].answer, Placed) for plan in plans)
 
 
 @pytest.mark.parametrize("are_nodes", [True, False], ids=["nodes", "a place in the queue"])
@@ -201,7 +229,7 @@ async def test_no_job_passes_by_an_estimate_that_is_older_than_what_has_become_f
     estimates = {"big": late, "older": late}
     keeper.put("older", 3)
     keeper.put("big", 3)
-    keeper.queue.estimates.set(estimates, {})
+    keeper.queue.estimates.set(estimates, frozenset())
     await until(lambda: keeper.queue.decision_of("big"))
     if are_nodes:
         keeper.queue._bus.nodes_freed.publish()
@@ -210,7 +238,7 @@ async def test_no_job_passes_by_an_estimate_that_is_older_than_what_has_become_f
     keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
     await until(lambda: keeper.queue.decision_of("small"))
     assert keeper.answer("small").reason == "BehindInQueue"
-    keeper.queue.estimates.set(estimates, {})
+    keeper.queue.estimates.set(estimates, frozenset())
     keeper.queue._bus.nodes_freed.publish()
     await until(lambda: isinstance(keeper.answer("small"), Placed))
 

@@ -7,9 +7,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.controller.conftest import NOW
 from tests.unit.lifecycle.builders import a_node
 
 from localcluster.patience import PATIENCE_SECONDS
@@ -20,6 +22,7 @@ from muster.controller.perform import Performer
 from muster.controller.pool import PASSES, SHARE, Pool
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
+from muster.controller.starttimes import StartTimes
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan
@@ -32,7 +35,7 @@ from muster.placement.tree import UnpreparedError
 from muster.protocol.checks import NODE, CheckOrder
 from muster.queueing.charges import Charged
 from muster.world.checks import NodeChecks
-from muster.world.job import JobWorld
+from muster.world.job import JobWorld, TemplateVerdict, VerdictKind
 from muster.world.queuedecision import Placed
 
 Decide = Callable[[JobWorld, Any], Plan]
@@ -593,3 +596,34 @@ async def test_a_gang_that_could_not_be_assembled_costs_its_job_the_place_once(
     trained = gang.model_copy(update={"spec": gang.spec.model_copy(update={"reason": "NodesYielded"})})
     world = replace(world, gang=trained)
     assert queue_needs(world).queued_since == (job.metadata.creation_timestamp or world.now)
+
+
+@pytest.mark.parametrize("begun", ["before", "after"])
+async def test_an_estimate_knows_at_once_that_nodes_are_lent(loop: Loop, make: Any, begun: str) -> None:
+    """Found by reading: until the record was seen, the first in the queue seemed to start when the job on them ends."""
+    cluster, queue, api = loop.scene.cluster, loop.queue, loop.scene.api
+    for name in ("n0", "n1"):
+        cluster.fleet.put_node(a_node(name))
+    cluster.fleet.occupy("pods", "uid-gone", frozenset({"n1"}))
+    big, small = make.job("big"), make.job("small", 1)
+    big.metadata.__dict__["creation_timestamp"] = NOW - timedelta(days=8)
+    expected = small.spec.queueing.model_copy(update={"expected_duration_seconds": 36000})
+    small = small.model_copy(update={"spec": small.spec.model_copy(update={"queueing": expected})})
+    cluster.memory("uid-big").template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, 1)
+    loop.add(big)
+    await loop.until(lambda: bool(queue._entries) and not len(loop.dirty))
+    await queue._plan()
+    lent_until = NOW + timedelta(hours=1)
+    record = make.gang(small, "", backfilled=True, lentUntil=lent_until.isoformat(), start=None).spec
+    api.gate = asyncio.Event()  # the record is not written yet
+    starts = StartTimes(cluster, queue, loop.scene.bus, wall_clock=lambda: NOW)
+    if begun == "before":
+        then = queue.candidates.for_plan()
+        queue.candidates.for_plan = lambda: then  # type: ignore[method-assign]
+    loop.add(small, lambda world, _: Plan() if world.gang else Plan((CommitGang(record, ""),)))
+    await loop.until(lambda: bool(cluster.fleet.nodes_of("uid-small")))
+    await starts._estimate()
+    assert cluster.gang_of("uid-small") is None
+    estimated = queue.estimates.by_uid["uid-big"].time
+    assert estimated is not None
+    assert estimated <= lent_until

@@ -16,7 +16,8 @@ from muster.lifecycle.queue_needs import (
     preemption_candidate,
     queue_needs,
 )
-from muster.queueing.preemption import Borrower, Victim
+from muster.queueing.preemption import Borrower, PreemptionCandidate, Victim
+from muster.world.job import JobWorld
 
 
 def needs_of(created: float, **gang: object) -> QueueNeeds:
@@ -86,6 +87,10 @@ def test_what_backfill_trusts_stays_the_same_until_the_status_says_that_a_job_wa
     assert at_second(50.0) == at_second(50.02)
 
 
+def candidate_of(world: JobWorld) -> PreemptionCandidate | None:
+    return preemption_candidate(world, world.gang.spec if world.gang else None, (0, at(0), "default/job"))
+
+
 @pytest.mark.parametrize(("seconds", "leaves"), [(40.0, True), (159.0, True), (160.0, None)])
 @pytest.mark.parametrize("reason", ["Preempted", "Suspended"])
 def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
@@ -93,7 +98,7 @@ def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
 ) -> None:
     scene = Scene(a_job(queueing={"preemptible": True}), seconds=seconds).fleet(6)
     scene.gang(go=False, members=[], reason=reason, time=at(40))
-    holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
+    holder = candidate_of(scene.world())
     assert (holder and holder.leaves) == leaves
 
 
@@ -104,7 +109,7 @@ def test_pods_that_do_not_end_are_not_waited_for_in_place_of_other_jobs(
 def test_nodes_are_lent_until_a_time_that_is_near(until: float, counts: bool, ahead: float | None) -> None:
     scene = Scene(a_job(), seconds=100.0 + (ahead or 0.0)).fleet(6).gang(backfilled=True, lent_until=at(until))
     scene.but(ahead_seconds=ahead)
-    holder = preemption_candidate(scene.world(), (0, at(0), "default/job"))
+    holder = candidate_of(scene.world())
     assert isinstance(holder, Borrower)
     assert holder.lent_until == (at(until) if counts else None)
 
@@ -115,6 +120,6 @@ def test_a_job_that_has_just_got_its_nodes_is_exempt_by_the_clock_of_the_plan(ah
     world = scene.world()
     preemption = {"priorityClasses": [{"name": "urgent", "namespaces": ["team"]}], "minRunSeconds": 60}
     world.fleet.policy = FleetPolicySpec.model_validate({"queueing": {"preemption": preemption}})
-    victim = preemption_candidate(world, (0, at(0), "default/job"))
+    victim = candidate_of(world)
     assert isinstance(victim, Victim)
     assert (victim.placed, victim.exempt_until) == (at(90), at(150))
