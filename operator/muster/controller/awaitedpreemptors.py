@@ -1,5 +1,8 @@
 """The jobs for which running ones were asked to leave, until they begin: one that does not begin has cost the others
 their time for nothing, and pays.
+
+A new leader awaits those for which others still leave, as its plan says. Which nodes were left for a job is on no
+record. So one that has got them pays only as any gang that holds nodes in vain.
 """
 
 from collections.abc import Callable
@@ -32,6 +35,10 @@ class AwaitedPreemptors:
     def expect(self, key: Key, job_uid: str) -> None:
         """Await a job, unless it is awaited already."""
         self._jobs.setdefault(key, _Preemptor(job_uid))
+
+    def forget(self, key: Key) -> None:
+        """Await a job no longer: it has paid otherwise."""
+        self._jobs.pop(key, None)
 
     def check(self, key: Key, job_uid: str, *, holds_nodes: bool, has_begun: bool) -> None:
         """Charge an awaited job that does not begin in time, or wants no nodes any more.

@@ -119,8 +119,13 @@ class Queue:
             self.set_waiting(key, self._uids[key], None)
         self.undecided.note_decided(key)
 
+    def note_returned_nodes(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
+        """Note that the gang of a job could not be assembled: it pays once, also if others were asked to leave."""
+        if self.charges.charge_returned_nodes(key, job_uid, attempt, ago_seconds):
+            self.preemptors.forget(key)
+
     def note_giving_way(self, job_uid: str) -> None:
-        """Note that a job has begun to give way: those that preempt it by their priority have to start in time."""
+        """Note that a job gives way: those that preempt it by their priority have to start in time."""
         preemptors = self.candidates.preempted_by(job_uid) or ()
         names = {preemptor.name for preemptor in preemptors if preemptor.priority_class}
         for uid, entry in self._entries.items():
@@ -200,6 +205,9 @@ class Queue:
             uid: tuple(job for job in to if job.name in waiting) for uid, to in preemption.preempted_by.items()
         }
         self.candidates.note_plan({uid: to for uid, to in preempted_by.items() if to})
+        for uid in preempted_by.keys() & preemption.victims.keys():
+            if preemption.victims[uid].leaves:  # as an earlier leader asked it, too
+                self.note_giving_way(uid)
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
         self._without_room = {
             asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)

@@ -306,7 +306,7 @@ class Reconciler:
         needs = queue_needs(world)
         returned = needs.returned_nodes
         if returned is not None:
-            self._queue.charges.charge_returned_nodes(key, uid, returned.attempt, returned.seconds_ago)
+            self._queue.note_returned_nodes(key, uid, returned.attempt, returned.seconds_ago)
         self._queue.note_short_estimates(key[0], uid, world.gang.spec.short_estimates if world.gang else ())
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.estimates.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)

@@ -23,14 +23,16 @@ class ReservationCharges:
         self._charges.charge(namespace, job_uid, self._clock() - ago_seconds)
         self._replan()
 
-    def charge_returned_nodes(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> None:
+    def charge_returned_nodes(self, key: Key, job_uid: str, attempt: int, ago_seconds: float) -> bool:
         """Charge a job whose gang could not be assembled and gave its nodes back; once, however often this is called.
-        The record of this attempt has said so for `ago_seconds`: a new leader reads it late.
+        The record of this attempt has said so for `ago_seconds`: a new leader reads it late. Returns whether it was
+        charged now.
         """
         if self._gave_back.get(key) == (job_uid, attempt):
-            return
+            return False
         self._gave_back[key] = job_uid, attempt
         self.charge(key[0], job_uid, ago_seconds)
+        return True
 
     def charged(self) -> Charged:
         """The jobs and namespaces that stand behind the others now."""

@@ -18,6 +18,7 @@ from muster.controller.undecidedjobs import CHECKS_SECONDS
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
+from muster.queueing.charges import FIRST_SECONDS
 from muster.queueing.preemption import Borrower, Loan, Victim
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, Preemptor, StartEstimate
@@ -259,6 +260,30 @@ async def test_who_preempts_and_goes_away_before_it_begins_pays(keeper: Keeper, 
         keeper.queue.preemptors.check(key, "urgent", holds_nodes=True, has_begun=True)
     keeper.queue.forget(key)
     assert keeper.queue.charges.charged().jobs == (set() if begins else {"urgent"})
+
+
+async def test_a_new_leader_awaits_the_job_for_which_others_leave_already(keeper: Keeper) -> None:
+    key = ("ns", "urgent")
+    keeper.fleet.occupy("low", "low", frozenset({"n0", "n1", "n2"}))
+    asked = Victim("ns/low", -1, 3, placed=EPOCH, exempt_until=EPOCH, leaves=True)
+    keeper.queue.candidates.set(("ns", "low"), "low", asked)
+    keeper.queue.set_waiting(key, "urgent", waiting("urgent", 3, preempts_by="gold"))
+    await until(lambda: keeper.queue.candidates.preempted_by("low"))
+    assert key in keeper.queue.preemptors
+    keeper.queue.forget(key)
+    assert keeper.queue.charges.charged().jobs == {"urgent"}
+
+
+async def test_a_preemptor_that_is_not_assembled_pays_once(scene: Any) -> None:
+    times, key = [0.0], ("ns", "urgent")
+    queue = Queue(scene.cluster, scene.bus, clock=lambda: times[0])
+    queue.preemptors.expect(key, "urgent")
+    for _ in range(2):
+        queue.note_returned_nodes(key, "urgent", 2, 0.0)
+    assert queue.charges.charged().jobs == {"urgent"}
+    times[0] += FIRST_SECONDS
+    queue.forget(key)
+    assert not queue.charges.charged().jobs
 
 
 async def test_a_job_that_is_gone_is_forgotten_by_its_key(keeper: Keeper) -> None:
