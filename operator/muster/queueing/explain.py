@@ -1,5 +1,6 @@
 """Why a job waits, with numbers: for its status, its condition and `kubectl muster status`."""
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from muster.api.gang import MAX_SHORT_ESTIMATES
@@ -58,37 +59,53 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
     answer = decision.answer
     if isinstance(answer, Placed):
         return f"{nodes_text(_needs(job, answer))} {verb_for(_needs(job, answer))} promised to it"
+    return _with_hints(answer.message.rstrip("."), list(_hints(job, decision, answer)))
+
+
+def _with_hints(sentence: str, hints: Sequence[str]) -> str:
+    """The sentence with its hints. Where there is no room for all, the longest are left out, and counted."""
+    shown = list(hints)
+    while True:
+        left_out = len(hints) - len(shown)
+        count_text = [f"{left_out} hint{'s' if left_out != 1 else ''} left out"] if left_out else []
+        end = "".join(f"; {hint}" for hint in (*shown, *count_text))
+        if not shown or len(sentence) + len(end) <= MAX_MESSAGE:
+            return shortened_text(sentence, MAX_MESSAGE - len(end)) + end
+        shown.remove(max(shown, key=len))
+
+
+def _hints(job: TrainingJob, decision: QueueDecision, answer: NotPlaced) -> Iterator[str]:
     helps = next(would_help(job, answer), "")
-    rest = f"; would help: {shortened_text(helps, MAX_REMEDY_LENGTH)}" if helps else ""
+    if helps:
+        yield f"would help: {shortened_text(helps, MAX_REMEDY_LENGTH)}"
     if decision.lent is not None:
         lent = decision.lent
-        rest += (
-            f"; {nodes_text(lent.nodes)} of what is reserved for it {verb_for(lent.nodes)} lent to jobs that have "
+        yield (
+            f"{nodes_text(lent.nodes)} of what is reserved for it {verb_for(lent.nodes)} lent to jobs that have "
             f"passed it, until {lent.until:%Y-%m-%d %H:%M} UTC at the latest"
         )
     if decision.preempts_from is not None:
-        rest += (
-            "; jobs of lower priority keep their nodes for a while (spec.queueing.preemption of FleetPolicy default), "
+        yield (
+            "jobs of lower priority keep their nodes for a while (spec.queueing.preemption of FleetPolicy default), "
             f"the first of them until {decision.preempts_from:%Y-%m-%d %H:%M} UTC"
         )
     if decision.queued > 1:
-        rest += f"; number {decision.position} of {decision.queued} in the queue"
+        yield f"number {decision.position} of {decision.queued} in the queue"
     if decision.payer is Payer.JOB:
-        rest += "; it stands behind all other jobs for now, because it held nodes and its pods did not start"
+        yield "it stands behind all other jobs for now, because it held nodes and its pods did not start"
     if decision.payer is Payer.NAMESPACE:
-        rest += (
-            f"; namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
+        yield (
+            f"namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
             "jobs held nodes and their pods did not start"
         )
     if isinstance(answer, Behind) and not answer.is_replacement and decision.no_backfill_until is None:
-        rest += f"; {_passing_text(job, answer)}"
+        yield _passing_text(job, answer)
     if decision.no_backfill_until is not None:
-        rest += (
-            f"; backfill is closed to namespace {job.metadata.namespace} until "
+        yield (
+            f"backfill is closed to namespace {job.metadata.namespace} until "
             f"{decision.no_backfill_until:%Y-%m-%d %H:%M} UTC: {MAX_SHORT_ESTIMATES} estimates were too short within "
             "a day"
         )
-    return shortened_text(answer.message.rstrip("."), MAX_MESSAGE - len(rest)) + rest
 
 
 def _passing_text(job: TrainingJob, answer: Behind) -> str:

@@ -26,6 +26,7 @@ from muster.world.queuedecision import (
     LentNodes,
     Nearest,
     NotPlaced,
+    Payer,
     Placed,
     QueueDecision,
     Refusal,
@@ -94,6 +95,10 @@ def over(**changes: Any) -> OverLimit:
 
 def of(nodes: int = 16, segment_size: int | None = None) -> TrainingJob:
     return a_job("mine", nodes=nodes, placement={"segmentSize": segment_size} if segment_size else {})
+
+
+def in_namespace(job: TrainingJob, namespace: str) -> TrainingJob:
+    return job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": namespace})})
 
 
 CASES = yaml.safe_load((Path(__file__).parents[2] / "data/queueing/remedies.yaml").read_text())
@@ -385,10 +390,33 @@ def test_a_gang_that_lacks_a_node_is_not_told_how_to_pass(replacement: bool) -> 
     assert ("to pass where it ends" in explain.message(of(), QueueDecision(2, 2, last))) is not replacement
 
 
-def test_a_long_message_keeps_its_end() -> None:
+def test_only_a_sentence_that_alone_is_too_long_is_cut() -> None:
     told = explain.message(of(), QueueDecision(1, 2, NotPlaced("InsufficientNodes", "m" * 3000, short(16, 14, 20))))
     assert len(told) == 1024
-    assert told.endswith("m…; would help: 2 more nodes that it can use; number 1 of 2 in the queue")
+    assert told.endswith("m…; 2 hints left out")
+
+
+def test_hints_are_left_out_before_the_sentence_is_cut() -> None:
+    space = "n" * 63
+    before = [wants(letter * 40, 2, namespace=space, required="rack") for letter in "abcd"]
+    racks = "b1/r1:1+1 b2/r1:1+1 b3/r1:1+1 b4/r1:1+1"
+    behind = answers(tree(racks), queue(*before, wants("mine", 1, namespace=space)))["mine"]
+    assert isinstance(behind, Behind)
+    assert len(behind.reserved_for) == 4
+    full = QueueDecision(5, 10000, behind, Payer.NAMESPACE, 1, at(0), LentNodes(10000, at(0)), at(0))
+    told = explain.message(in_namespace(of(1), space), full)
+    assert told.startswith(f"{behind.message}; ")
+    assert "; number 5 of 10000 in the queue; " in told
+    assert told.endswith("; 2 hints left out")
+    assert len(told) <= 1024
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(900, False), (1006, False), (1007, True)])
+def test_the_longest_names_of_objects_leave_the_sentence_whole(length: int, is_cut: bool) -> None:
+    sentence = f"needs 1 node: ResourceQuota {'q' * 253} of namespace {'n' * 63} has no room".ljust(length, "r")
+    full = QueueDecision(5, 10000, NotPlaced("QuotaExceeded", sentence), Payer.NAMESPACE, 1, at(0), LentNodes(9, at(0)))
+    told = explain.message(of(1), full)
+    assert (len(told) > 1024, told.startswith(sentence)) == (False, not is_cut)
 
 
 def test_what_a_plan_says_of_a_limit_is_explained() -> None:
