@@ -16,7 +16,7 @@ from muster.queueing.ends import JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, Victim, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
-from muster.queueing.waiting import ExpectedStart, WaitingJob, expected_start
+from muster.queueing.waiting import LendingOffer, WaitingJob, lending_offer
 from muster.world.queuedecision import Placed, QueueDecision
 
 _Step = tuple[str, QueueDecision] | None
@@ -94,8 +94,8 @@ class Muster:
         borrowers = {run.job.name: self._borrower(run) for run in may_give_way if self._has_lent_nodes(run)}
         victims = {run.job.name: self._victim(run) for run in may_give_way if run.job.name not in borrowers}
         preemption = Preemption(borrowers, victims, at(cluster.now))
-        begins = self._expected_starts(cluster, waiting, preemption)
-        steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, starts=begins)
+        offers = self._offers(cluster, waiting, preemption)
+        steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, offers=offers)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
                 starts.append((runs[step[0]], step[1].answer.nodes))
@@ -157,10 +157,10 @@ class Muster:
             preempts_by="high" if priority else "",
         )
 
-    def _expected_starts(
+    def _offers(
         self, cluster: Cluster, waiting: Sequence[WaitingJob], preemption: Preemption
-    ) -> Mapping[str, ExpectedStart]:
-        """When the first jobs can start, as the operator estimates it."""
+    ) -> Mapping[str, LendingOffer]:
+        """What the first jobs lend until they start, as the operator estimates it."""
         if not self.estimates:
             return {}
         estimates, now = self.estimates, at(cluster.now)
@@ -180,8 +180,8 @@ class Muster:
         )
         answers = [(job, decisions[job.job_uid].answer) for job in first]
         found = at_once(start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now))
-        starts = ((uid, expected_start(estimate, now)) for uid, estimate in found.items())
-        return {uid: start for uid, start in starts if start is not None}
+        offers = ((uid, lending_offer(estimate, now)) for uid, estimate in found.items())
+        return {uid: offer for uid, offer in offers if offer is not None}
 
     def _timed(self, steps: Iterator[_Step]) -> Iterator[_Step]:
         taken = [0.0]

@@ -229,10 +229,10 @@ class Queue:
         charged = self.charges.charged()
         quotas = self._cluster.quotas_of
         fleet = self._cluster.fleet
-        starts = self.estimates.for_plan(preemption)
+        offers = self.estimates.for_plan(preemption)
         no_backfill = self._short_estimates.closed(self._now())
         queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
-        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, starts)
+        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, offers)
         decisions: dict[str, QueueDecision] = {}
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:

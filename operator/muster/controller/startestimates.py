@@ -9,7 +9,7 @@ Tests: tests/unit/controller/test_queue.py.
 from collections.abc import Callable, Mapping, Sequence
 
 from muster.queueing.preemption import Loan, Preemption
-from muster.queueing.waiting import ExpectedStart, expected_start
+from muster.queueing.waiting import LendingOffer, lending_offer
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import StartEstimate
 
@@ -42,7 +42,7 @@ class StartEstimates:
         """Note that jobs may start sooner than was estimated."""
         self._is_outdated = self._is_used  # one plan goes by each estimate, or no job would pass on a busy fleet
 
-    def for_plan(self, preemption: Preemption) -> Mapping[str, ExpectedStart]:
+    def for_plan(self, preemption: Preemption) -> Mapping[str, LendingOffer]:
         """Return what the first jobs lend in a plan, by uid; one that is absent has no known start, and lends nothing.
 
         None lends by an estimate that is older than the end of a job, or than the leave of another one from the queue:
@@ -53,5 +53,5 @@ class StartEstimates:
             return {}
         # A time cannot say which loans are new: records are by the leader's clock, and are seen a moment later.
         lent = sum(len(self._fleet.nodes_of(loan.job_uid)) for loan in preemption.loans - self._known_loans)
-        starts = ((uid, expected_start(it, preemption.now, lent)) for uid, it in self.by_uid.items())
-        return {uid: start for uid, start in starts if start is not None}
+        offers = ((uid, lending_offer(it, preemption.now, lent)) for uid, it in self.by_uid.items())
+        return {uid: offer for uid, offer in offers if offer is not None}

@@ -50,7 +50,7 @@ from muster.queueing.preemption import (
     place_of,
 )
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
-from muster.queueing.waiting import ExpectedStart, WaitingJob
+from muster.queueing.waiting import LendingOffer, WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.names import verb_for
 from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, QueueDecision
@@ -58,7 +58,7 @@ from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, Q
 INTERNAL_ERROR = "InternalError"
 _NONE_CHARGED = Charged()
 _Answer = TypeVar("_Answer")
-_LENDS_NOTHING = ExpectedStart(0.0, 0.0)
+_LENDS_NOTHING = LendingOffer(0.0, 0.0)
 # Waiting does not help these: they block no other job.
 _HOPELESS = frozenset({NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL})
 
@@ -114,7 +114,7 @@ def plan_steps(
     charged: Charged = _NONE_CHARGED,
     closed: Mapping[str, NotEnabled] | None = None,
     preemption: Preemption | None = None,
-    starts: Mapping[str, ExpectedStart] | None = None,
+    offers: Mapping[str, LendingOffer] | None = None,
 ) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
@@ -129,7 +129,7 @@ def plan_steps(
         charged: which jobs stand behind the others.
         closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
         preemption: the jobs that hold nodes and may have to give way; filled in: which of them have to.
-        starts: by uid, what waiting jobs lend until they start, as far as their start is known.
+        offers: by uid, what waiting jobs lend until they start, as far as their start is known.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -141,7 +141,7 @@ def plan_steps(
     reserved = {} if reserved is None else reserved
     preemption = preemption or Preemption()
     preemption.charged = charged
-    planner = _Planner(fleet, *accounts, reserved, closed or {}, preemption, starts or {})
+    planner = _Planner(fleet, *accounts, reserved, closed or {}, preemption, offers or {})
     decisions: dict[str, QueueDecision] = {}
     for position, job in enumerate(queue, start=1):
         payer = charged.payer(job.namespace, job.job_uid)
@@ -218,15 +218,15 @@ class _Planner:
         reserved: dict[str, str],
         closed: Mapping[str, NotEnabled],
         preemption: Preemption,
-        starts: Mapping[str, ExpectedStart],
+        offers: Mapping[str, LendingOffer],
     ) -> None:
         self._closed = closed
         self._preemption = preemption
         self._preemptors = 0
         self.may_pass: list[WaitingJob] = []
         self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
-        self._starts = starts
-        self._lenders: dict[str, ExpectedStart] = {}  # jobs that nodes are reserved for, by name, in their order
+        self._offers = offers
+        self._lenders: dict[str, LendingOffer] = {}  # jobs that nodes are reserved for, by name, in their order
         self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
@@ -286,7 +286,7 @@ class _Planner:
         yield
         seconds = job.expected_seconds or 0.0
         lenders = dict(itertools.takewhile(lambda lender: lender[0] != job.name, self._lenders.items()))
-        sooner = {name for name, start in lenders.items() if start.ends_by_seconds < seconds}
+        sooner = {name for name, offer in lenders.items() if offer.ends_by_seconds < seconds}
         lacking = {name for name in sooner if lenders[name].extra_nodes < job.needs}
         if len(lacking) == len(lenders):
             return None
@@ -300,7 +300,7 @@ class _Planner:
             return None
         self._promise(job, chosen)
         del self._lenders[job.name]
-        lent_by = Counter(name for name, start in lenders.items() for node in chosen if node in start.nodes)
+        lent_by = Counter(name for name, offer in lenders.items() for node in chosen if node in offer.nodes)
         lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].lends_seconds for name in lent_by))
         for name in lent_by.keys() & sooner:
             left = lenders[name].extra_nodes - lent_by[name]
@@ -327,8 +327,8 @@ class _Planner:
         self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         free = self._note_reserved(job, kept)
-        start = self._starts.get(job.job_uid, _LENDS_NOTHING)
-        self._lenders[job.name] = start._replace(nodes=start.nodes.union(free))
+        offer = self._offers.get(job.job_uid, _LENDS_NOTHING)
+        self._lenders[job.name] = offer._replace(nodes=offer.nodes.union(free))
         self._note_lent(job, kept)
         return None
 

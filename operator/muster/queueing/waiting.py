@@ -65,8 +65,8 @@ class WaitingJob:
         return self.held + self.needs - (max(self.held, self.size) if self.replacement else 0)
 
 
-class ExpectedStart(NamedTuple):
-    """To which jobs a waiting one lends what is reserved for it, by the estimate of its start, and for how long.
+class LendingOffer(NamedTuple):
+    """What a waiting job lends of the nodes reserved for it, to which jobs and for how long, by its estimated start.
 
     Attributes:
         lends_seconds: it lends nodes for so long from now on, and no longer.
@@ -81,7 +81,7 @@ class ExpectedStart(NamedTuple):
     nodes: frozenset[str] = frozenset()
 
 
-def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> ExpectedStart | None:
+def lending_offer(estimate: StartEstimate, now: datetime, lent: int = 0) -> LendingOffer | None:
     """Return what a job lends by the estimate of its start; None: that says no time.
 
     Args:
@@ -93,4 +93,4 @@ def expected_start(estimate: StartEstimate, now: datetime, lent: int = 0) -> Exp
         return None
     ends_by, until, extra_nodes = estimate.lends or LendingTerms(estimate.time, estimate.time)
     lends_seconds, ends_by_seconds = ((time - now).total_seconds() for time in (until, ends_by))
-    return ExpectedStart(lends_seconds, ends_by_seconds, max(extra_nodes - lent, 0), estimate.nodes)
+    return LendingOffer(lends_seconds, ends_by_seconds, max(extra_nodes - lent, 0), estimate.nodes)

@@ -14,7 +14,7 @@ from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
-from muster.queueing.waiting import WaitingJob, expected_start
+from muster.queueing.waiting import WaitingJob, lending_offer
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
 
@@ -37,9 +37,9 @@ class Case:
 
     def answers(self, known: Mapping[str, StartEstimate]) -> dict[str, Placed | NotPlaced]:
         """The plan's answers, by uid, where these estimates are known from before the first job has passed."""
-        said = {uid: expected_start(estimate, NOW, self.lent) for uid, estimate in known.items()}
-        starts = {uid: start for uid, start in said.items() if start is not None}
-        steps = plan_steps(self.fleet, self.waiting, {}, {}, preemption=self.preemption, starts=starts)
+        said = {uid: lending_offer(estimate, NOW, self.lent) for uid, estimate in known.items()}
+        offers = {uid: offer for uid, offer in said.items() if offer is not None}
+        steps = plan_steps(self.fleet, self.waiting, {}, {}, preemption=self.preemption, offers=offers)
         return {step[0]: step[1].answer for step in steps if step is not None}
 
     def plan(self, known: Mapping[str, StartEstimate]) -> None:

@@ -17,7 +17,7 @@ from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.preemption import MAX_PREEMPTORS, Borrower, Preemption, Victim, place_of
 from muster.queueing.queue import order, plan_steps
-from muster.queueing.waiting import ExpectedStart, WaitingJob
+from muster.queueing.waiting import LendingOffer, WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, Preemptor, Refusal, RefusalKind
 
@@ -209,15 +209,15 @@ HOUR = 3600.0
 
 
 def backfill(
-    fleet: str, *jobs: WaitingJob, starts: Mapping[str, float | ExpectedStart]
+    fleet: str, *jobs: WaitingJob, offers: Mapping[str, float | LendingOffer]
 ) -> Mapping[str, Placed | NotPlaced]:
     """The answers where jobs can start in so many seconds at the earliest, by name."""
     by_uid = {
-        f"uid-of-{name}": it if isinstance(it, ExpectedStart) else ExpectedStart(it, it) for name, it in starts.items()
+        f"uid-of-{name}": it if isinstance(it, LendingOffer) else LendingOffer(it, it) for name, it in offers.items()
     }
     waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
     preemption = Preemption(now=at(0))
-    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, preemption=preemption, starts=by_uid)))
+    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, preemption=preemption, offers=by_uid)))
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in waiting}
 
 
@@ -226,42 +226,42 @@ def lasts(job: WaitingJob, seconds: float) -> WaitingJob:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "starts", "expected"),
+    ("jobs", "offers", "expected"),
     [
         pytest.param([lasts(wants("s", 2), HOUR)], {"big": HOUR}, 2, id="who ends in time passes"),
         pytest.param([lasts(wants("s", 2), HOUR + 1)], {"big": HOUR}, "BehindInQueue", id="not who ends later"),
         pytest.param(
-            [lasts(wants("s", 2), HOUR + 1)], {"big": ExpectedStart(HOUR, HOUR, 2)}, 2, id="unless it leaves enough"
+            [lasts(wants("s", 2), HOUR + 1)], {"big": LendingOffer(HOUR, HOUR, 2)}, 2, id="unless it leaves enough"
         ),
         pytest.param(
-            [lasts(wants("s", 2), HOUR + 1)], {"big": ExpectedStart(HOUR, HOUR, 1)}, "BehindInQueue", id="or too few"
+            [lasts(wants("s", 2), HOUR + 1)], {"big": LendingOffer(HOUR, HOUR, 1)}, "BehindInQueue", id="or too few"
         ),
         pytest.param(
-            [wants("s", 2)], {"big": ExpectedStart(HOUR, HOUR, 2)}, "BehindInQueue", id="nor without an estimate"
+            [wants("s", 2)], {"big": LendingOffer(HOUR, HOUR, 2)}, "BehindInQueue", id="nor without an estimate"
         ),
         pytest.param([wants("s", 2)], {"big": HOUR}, "BehindInQueue", id="not who has no estimate"),
         pytest.param([lasts(wants("s", 2), HOUR)], {}, "BehindInQueue", id="not where no start is known"),
         pytest.param([lasts(wants("s", 3), HOUR)], {"big": HOUR}, "InsufficientNodes", id="not on nodes in use"),
     ],
 )
-def test_backfill(jobs: list[WaitingJob], starts: Mapping[str, float | ExpectedStart], expected: int | str) -> None:
-    found = backfill("b1/r1:..xx", wants("big", 4), *jobs, starts=starts)
+def test_backfill(jobs: list[WaitingJob], offers: Mapping[str, float | LendingOffer], expected: int | str) -> None:
+    found = backfill("b1/r1:..xx", wants("big", 4), *jobs, offers=offers)
     assert told(found) == {"big": "InsufficientNodes", "s": expected}
     assert isinstance(found["s"], NotPlaced) or found["s"].backfill
 
 
 def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> None:
     jobs = [wants("now", 4, required="rack"), wants("later", 4, required="rack"), lasts(wants("s", 2), HOUR)]
-    found = backfill("b1/r1:..xx b1/r2:..xx", *jobs, starts={"now": 60.0, "later": HOUR})
+    found = backfill("b1/r1:..xx b1/r2:..xx", *jobs, offers={"now": 60.0, "later": HOUR})
     assert found["s"] == Placed(("r2-0", "r2-1"), backfill=Backfill(HOUR, at(HOUR)))
 
 
 def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
-    soon = ExpectedStart(HOUR, HOUR, nodes=frozenset({"r2-0"}))
+    soon = LendingOffer(HOUR, HOUR, nodes=frozenset({"r2-0"}))
     jobs = [wants("soon", 4, required="rack"), wants("later", 7), lasts(wants("s", 1), 2 * HOUR)]
-    found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, starts={"soon": soon, "later": 3 * HOUR})
+    found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, offers={"soon": soon, "later": 3 * HOUR})
     assert told(found)["s"] == "BehindInQueue", "r2-0 is reserved for the other one"
-    found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, starts={"soon": soon._replace(extra_nodes=1), "later": 3 * HOUR})
+    found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, offers={"soon": soon._replace(extra_nodes=1), "later": 3 * HOUR})
     assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
@@ -280,8 +280,8 @@ def test_those_pass_first_that_have_waited_longest_for_their_length(
     hours = {"s": 3, "t": 1, "u": 2}
     small = [lasts(wants(name, 1, seconds=-waited[name] * HOUR), hours[name] * HOUR) for name in "stu"]
     waiting = [wants("big", 4, seconds=-99 * HOUR), *small]
-    starts, preemption = {"uid-of-big": ExpectedStart(9 * HOUR, 9 * HOUR)}, Preemption(now=at(0))
-    steps = plan_steps(fleet_of("b1/r1:..xx"), waiting, {}, {}, preemption=preemption, starts=starts)
+    offers, preemption = {"uid-of-big": LendingOffer(9 * HOUR, 9 * HOUR)}, Preemption(now=at(0))
+    steps = plan_steps(fleet_of("b1/r1:..xx"), waiting, {}, {}, preemption=preemption, offers=offers)
     answers = {uid: decision.answer for uid, decision in filter(None, steps)}
     assert "".join(name for name in "stu" if isinstance(answers[f"uid-of-{name}"], Placed)) == passing
 
@@ -291,32 +291,32 @@ def test_none_passes_on_the_terms_of_a_job_behind_it() -> None:
     first, behind = wants("first", 4, required="rack"), wants("behind", 4, required="rack")
     jobs = first, lasts(wants("s", 1), 2 * HOUR), behind
     begins = {"first": HOUR, "behind": 9 * HOUR}
-    assert told(backfill("b1/r1:..xx b1/r2:xxxx", *jobs, starts=begins))["s"] == "BehindInQueue"
-    assert told(backfill("b1/r1:..xx b1/r2:xxxx", *jobs, starts=begins | {"first": 3 * HOUR}))["s"] == 1
+    assert told(backfill("b1/r1:..xx b1/r2:xxxx", *jobs, offers=begins))["s"] == "BehindInQueue"
+    assert told(backfill("b1/r1:..xx b1/r2:xxxx", *jobs, offers=begins | {"first": 3 * HOUR}))["s"] == 1
 
 
 @pytest.mark.parametrize(("limit", "passing"), [(2, ["s", "t"]), (1, ["s"])])
 def test_those_who_pass_keep_their_limit(limit: int, passing: list[str]) -> None:
     small = [lasts(wants(name, 1, namespace="team", seconds=9), seconds) for name, seconds in (("s", HOUR), ("t", 1))]
-    starts = {"uid-of-big": ExpectedStart(2 * HOUR, 2 * HOUR)}
-    steps = plan_steps(fleet_of("b1/r1:..xx"), [wants("big", 4), *small], {"team": limit}, {}, starts=starts)
+    offers = {"uid-of-big": LendingOffer(2 * HOUR, 2 * HOUR)}
+    steps = plan_steps(fleet_of("b1/r1:..xx"), [wants("big", 4), *small], {"team": limit}, {}, offers=offers)
     answers = {uid: decision.answer for uid, decision in filter(None, steps)}
     assert [name for name in "st" if isinstance(answers[f"uid-of-{name}"], Placed)] == passing
 
 
 def test_all_jobs_that_pass_leave_enough_together() -> None:
     jobs = wants("big", 6), *(lasts(wants(name, 1), 2 * HOUR) for name in "stu"), lasts(wants("in-time", 1), HOUR)
-    found = backfill("b1/r1:....xx", *jobs, starts={"big": ExpectedStart(HOUR, HOUR, 2)})
+    found = backfill("b1/r1:....xx", *jobs, offers={"big": LendingOffer(HOUR, HOUR, 2)})
     assert told(found) == {"big": "InsufficientNodes", "s": 1, "t": 1, "u": "BehindInQueue", "in-time": 1}
     assert found["t"] == Placed(("r1-2",), backfill=Backfill(2 * HOUR, at(HOUR)))
 
 
 @pytest.mark.parametrize(
     ("big", "lent"),
-    [(ExpectedStart(90 * HOUR, 90 * HOUR), 48 * HOUR), (ExpectedStart(2 * HOUR, 90 * HOUR), 2 * HOUR)],
+    [(LendingOffer(90 * HOUR, 90 * HOUR), 48 * HOUR), (LendingOffer(2 * HOUR, 90 * HOUR), 2 * HOUR)],
 )
-def test_nodes_are_lent_until_the_start_and_for_two_days_at_most(big: ExpectedStart, lent: float) -> None:
-    found = backfill("b1/r1:..xx", wants("big", 4), lasts(wants("s", 2), 80 * HOUR), starts={"big": big})
+def test_nodes_are_lent_until_the_start_and_for_two_days_at_most(big: LendingOffer, lent: float) -> None:
+    found = backfill("b1/r1:..xx", wants("big", 4), lasts(wants("s", 2), 80 * HOUR), offers={"big": big})
     assert found["s"] == Placed(("r1-0", "r1-1"), backfill=Backfill(80 * HOUR, at(lent)))
 
 
