@@ -200,6 +200,7 @@ class Operator:
             clock=clock,
             kept=self.kept,
             checks_wanted=self.checks.set_orders,
+            all_decided=self.checkers.note_all_decided,
             wall_clock=wall_clock,
         )
 
@@ -255,7 +256,7 @@ class Operator:
         await self.nodes.reconciler.begin()
         self.bus.job_changed.subscribe(self.dirty.add)  # a standby would keep the names of all jobs that have gone
         self.queue.undecided.expect(self.cluster.job_keys())
-        self.reconciler.expect(self.cluster.job_keys(), self.checkers.note_all_decided)
+        self.reconciler.undecided.expect(self.cluster.job_keys())
         self.cluster.mark_all_jobs()
         for name, loop in self._deciding_loops():
             self._loops.start(name, loop)

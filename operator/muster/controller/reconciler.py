@@ -31,6 +31,7 @@ from muster.controller.perform import Performer
 from muster.controller.pool import Pool
 from muster.controller.queue import Queue
 from muster.controller.slices import in_slices
+from muster.controller.undecidedjobs import UndecidedJobs
 from muster.decision.accounted import plan_with_goodput
 from muster.decision.decided import Decided, error_text
 from muster.goodput.prices import listed
@@ -80,6 +81,9 @@ class Reconciler:
     """Decides about changed jobs and performs the decisions, until cancelled. `settings` returns what the installation
     adds to every worker. `directives_changed` is called with a job whose launchers may have something new to do.
     `checks_wanted` is called with the uid of a job, and all that it wants of checkers from now on.
+
+    Attributes:
+        undecided: the jobs of which a pass has to end, in whatever way; then `all_decided` is called.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Reconciler:
         pool: Pool | None = None,
         kept: KeptJobs | None = None,
         checks_wanted: Callable[[str, Mapping[str, NodeChecks] | None], None] = lambda _uid, _checks: None,
+        all_decided: Callable[[], None] = lambda: None,
         wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
@@ -110,17 +115,10 @@ class Reconciler:
         self._checks_wanted = checks_wanted
         self._figures = JobFigures(lambda: cluster.server_now(wall_clock()), lambda: listed(cluster.policy().prices))
         self._tested: dict[Key, str] = {}  # jobs that want something of checkers -> their uids
-        self._undecided: set[Key] = set()
-        self._all_decided: Callable[[], None] = lambda: None
+        self.undecided = UndecidedJobs(clock, all_decided)
         self._failures: dict[Key, tuple[int, float]] = {}  # one after the other, and when the last was
         self._pauses: dict[Key, float] = {}  # how long to leave a job alone after the pass under way
         self._resting_until: dict[Key, float] = {}  # jobs that Muster itself fails at
-
-    def expect(self, keys: list[Key], all_decided: Callable[[], None]) -> None:
-        """Call `all_decided` once a pass over each of these jobs has ended, in whatever way."""
-        self._undecided, self._all_decided = set(keys), all_decided
-        if not keys:
-            all_decided()
 
     async def run(self) -> None:
         """Decide and act until cancelled.
@@ -226,10 +224,7 @@ class Reconciler:
         changes."""
         if wake is not None:
             self._dirty.add(key, wake)
-        if self._undecided:
-            self._undecided.discard(key)
-            if not self._undecided:
-                self._all_decided()
+        self.undecided.note_decided(key)
         self._dirty.done(key, self._pauses.pop(key, SPACING_SECONDS))
 
     def _broken(self, key: Key, error: Exception) -> float:

@@ -1,7 +1,8 @@
-"""The jobs that a new leader decides about once before the queue makes its first plan, or it would serve first the job
-that it happens to see first.
+"""The jobs that a new leader decides about once before it goes on: before the queue makes its first plan, or it would
+serve first the job that it happens to see first, and before a node without orders of a job counts as one of which no
+job wants any.
 
-Tests: tests/unit/controller/test_queue.py.
+Tests: tests/unit/controller/test_queue.py, tests/unit/controller/test_reconciler.py.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,8 @@ class UndecidedJobs:
         """Await these jobs until each has been decided about once."""
         self._unseen = set(keys)
         self._checks_until = self._clock() + CHECKS_SECONDS
+        if not keys:
+            self._all_decided()
 
     def await_check(self, key: Key) -> None:
         """Await the next decision about a job, too: it can wait for nodes once the API server has accepted its

@@ -23,6 +23,7 @@ from muster.controller.pool import PASSES, SHARE, Pool
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.controller.starttimes import StartTimes
+from muster.controller.undecidedjobs import UndecidedJobs
 from muster.kube.decode import Undecodable
 from muster.kube.errors import Conflict, LeadershipLost, ServerError
 from muster.lifecycle.plan import CommitGang, CreatePod, Plan
@@ -497,12 +498,13 @@ async def test_a_decision_that_fails_leaves_the_checkers_their_orders(loop: Loop
 
 async def test_it_is_told_once_everything_was_decided(loop: Loop, make: Any) -> None:
     told: list[int] = []
-    loop.reconciler.expect([], lambda: told.append(0))
+    undecided = loop.reconciler.undecided = UndecidedJobs(loop.scene.clock, lambda: told.append(len(told)))
+    undecided.expect([])
     assert told == [0]
-    loop.reconciler.expect([("ns", "good"), ("ns", "bad"), ("ns", "gone")], lambda: told.append(1))
+    undecided.expect([("ns", "good"), ("ns", "bad"), ("ns", "gone")])
     loop.add(make.job("good"))
     loop.add(make.job("bad"), poison)
-    await loop.until(lambda: loop.reconciler._undecided == {("ns", "gone")})
+    await loop.until(lambda: undecided._unseen == {("ns", "gone")})
     assert told == [0]
     loop.dirty.add(("ns", "gone"))
     await loop.until(lambda: told == [0, 1])
