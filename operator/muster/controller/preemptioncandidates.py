@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from muster.controller.bus import Key, Signal
-from muster.queueing.preemption import Borrower, Preemption, PreemptionCandidate, Victim
+from muster.queueing.preemption import Borrower, Loan, Preemption, PreemptionCandidate, Victim
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Preemptors
 
@@ -16,6 +16,9 @@ class PreemptionCandidates:
     """The candidates. Those whose answer has changed are published on `job_changed`; `replan` is called for a new one.
 
     `now` is by the API server's clock.
+
+    Attributes:
+        loans_made: how many times nodes have been lent since the start.
     """
 
     def __init__(
@@ -26,6 +29,7 @@ class PreemptionCandidates:
         self._replan = replan
         self._now = now
         self._jobs: dict[Key, tuple[str, PreemptionCandidate]] = {}  # with their uids
+        self.loans_made = 0
         self._preempted_by: Mapping[str, Preemptors] | None = None  # by uid; None: there is no plan yet
 
     def set(self, key: Key, job_uid: str, job: PreemptionCandidate | None) -> None:
@@ -33,6 +37,8 @@ class PreemptionCandidates:
         was = self._jobs.pop(key, None)
         if job is not None:
             self._jobs[key] = job_uid, job
+            if isinstance(job, Borrower) and _loan(was) != _loan((job_uid, job)):
+                self.loans_made += 1
             if was is None:
                 self._replan()  # other jobs may have its nodes now
 
@@ -58,3 +64,9 @@ class PreemptionCandidates:
         for key, (uid, _) in list(self._jobs.items()):
             if old is None or old.get(uid) != preempted_by.get(uid):
                 self._job_changed.publish(key)
+
+
+def _loan(held: tuple[str, PreemptionCandidate] | None) -> Loan | None:
+    """Which nodes a job has been lent; None: it has none that are lent."""
+    uid, job = held or ("", None)
+    return Loan(uid, job.since) if isinstance(job, Borrower) else None

@@ -221,6 +221,7 @@ class Queue:
         self, asked: Mapping[str, WaitingJob], reserved: dict[str, str], preemption: Preemption
     ) -> dict[str, QueueDecision]:
         """Return the answers to these jobs; also filled in: what is reserved for them, and who gives way to them."""
+        loans_made = self.candidates.loans_made
         namespaces = {waiting.namespace for waiting in asked.values()}
         limits = self._cluster.limits_of(namespaces)
         answers = ((namespace, self._cluster.closed(namespace)) for namespace in namespaces)
@@ -241,7 +242,7 @@ class Queue:
                 uid, decision = step
                 queuefigures.observe_placement(now - began_at)
                 # By a plan that has not deducted what was lent while it was made, none passes: the next one follows.
-                if not (_passes(decision) and self.candidates.for_plan().loans - preemption.loans):
+                if not _passes(decision) or self.candidates.loans_made == loans_made:
                     decisions[uid] = _with_backfill_closed(decision, asked[uid], no_backfill)
                 if isinstance(decision.answer, OverQuota):
                     self._without_room.add(asked[uid].namespace)
