@@ -10,7 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
-from muster.world.names import shortened
+from muster.world.names import nodes_text, shortened
 
 MESSAGE_LENGTH = 1024
 """The most that an Event holds."""
@@ -131,11 +131,6 @@ def breaker_of(
     )
 
 
-def nodes(count: int) -> str:
-    """Return a number of nodes as text."""
-    return f"{count} node{'s' * (count != 1)}"
-
-
 def _message(
     pools: Sequence[PoolFigures], next_try: datetime | None, now: datetime, path_of: Callable[[str], str]
 ) -> str:
@@ -180,7 +175,7 @@ def _held_parts(pool: PoolFigures, path: str) -> Iterable[str]:
         )
     if pool.held_yields:
         yield (
-            f"Other systems claim {nodes(pool.held_yields)}{where} for repair beyond the budget; Muster has left "
+            f"Other systems claim {nodes_text(pool.held_yields)}{where} for repair beyond the budget; Muster has left "
             f"{pool.yields} to them. If this is maintenance, raise the budget for RepairByOthers in "
             f"{path} of the FleetPolicy."
         )

@@ -5,8 +5,9 @@ The text has no figures that change, so that it stays the same while the reason 
 Tests: tests/unit/health/test_breaker.py, tests/unit/health/test_budgets.py.
 """
 
-from muster.health.figures import BudgetKind, ExhaustedBudget, nodes
+from muster.health.figures import BudgetKind, ExhaustedBudget
 from muster.health.remaining import Budget, Choices, Limits, Part, Remaining, Span
+from muster.world.names import nodes_text
 
 
 def exhausted_budget(choices: Choices, left: Remaining, limits: Limits) -> ExhaustedBudget:
@@ -64,11 +65,11 @@ def _too_many_in_domain(choices: Choices, limits: Limits) -> str:
 def _window_exhausted(choices: Choices, left: Remaining, limits: Limits) -> str:
     share, first, seconds = limits.share(Span.WINDOW), choices[0], limits.budgets.window_seconds
     if first.certain:
-        return f"the budget of {nodes(share.total)} of the pool in {seconds} s is exhausted"
+        return f"the budget of {nodes_text(share.total)} of the pool in {seconds} s is exhausted"
     most, cause_text = share.uncertain, "uncertain faults"
     if all(left.has_room(Budget(Span.WINDOW, part)) for part in (Part.ALL, Part.UNCERTAIN)):
         most, cause_text = share.cause, first.cause
     return (
-        f"the budget of {nodes(most)} in {seconds} s for {cause_text} is exhausted ({share.total} of the "
+        f"the budget of {nodes_text(most)} in {seconds} s for {cause_text} is exhausted ({share.total} of the "
         f"pool's {limits.size} nodes for all faults)"
     )

@@ -15,7 +15,6 @@ from muster.lifecycle.start_wait import TICK_SECONDS, find_pod_trouble
 from muster.placement.reasons import TOPOLOGY_UNSATISFIED
 from muster.queueing.charges import JOBS_THAT_PAY_ALONE
 from muster.queueing.limits import NAMESPACE_LIMIT
-from muster.queueing.phrases import nodes_text
 from muster.record.attempts import (
     ASSEMBLY_TIMED_OUT,
     NODES_YIELDED,
@@ -30,6 +29,7 @@ from muster.recovery.starts import POD_START_SECONDS
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement, State, StatusReport
 from muster.world.job import JobWorld, WorkerView
+from muster.world.names import nodes_text
 
 NODE_CLOSED = "NodeNotUsable"
 # A pod is bound within moments of its creation; after this long its node is checked again.

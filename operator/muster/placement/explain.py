@@ -20,7 +20,7 @@ from muster.placement.request import Request
 from muster.placement.search import wanted_room
 from muster.placement.tree import Tree
 from muster.world.fleet import Fleet
-from muster.world.names import verb_for
+from muster.world.names import nodes_text, verb_for
 from muster.world.queuedecision import DomainCount, Nearest, NotPlaced, Refusal, RefusalKind, RefusedNodes, Shortfall
 
 MAX_DOMAINS = 8
@@ -229,14 +229,10 @@ def _most(counts: Mapping[T, int]) -> list[tuple[T, int]]:
     return sorted(((key, n) for key, n in counts.items() if n > 0), key=lambda item: (-item[1], str(item[0])))
 
 
-def _nodes(count: int, kind: str = "") -> str:
-    return f"{count} {kind}node{'s' * (count != 1)}"
-
-
 def _needs_text(request: Request, kind: str) -> str:
     """What the request needs and inside which domain, in words, such as `4 free nodes in one rack`."""
-    more = "more " if request.kept else ""
-    parts = [_nodes(request.count, more + kind)] if request.count else []
+    kind = f"more {kind}".rstrip() if request.kept else kind
+    parts = [nodes_text(request.count, kind)] if request.count else []
     if request.spares:
         parts.append(f"{request.spares} spare{'s' * (request.spares != 1)}")
     inside = f" in one {request.required}" if request.required else ""
@@ -276,12 +272,12 @@ def _more_reasons(count: int) -> str:
 def _apart_message(request: Request, candidates: CandidateNodes, short: Shortfall) -> str:
     """The message for a fleet with enough free nodes that do not lie where the request needs them."""
     where = _where(request, candidates)
-    message = f"needs {_needs_text(request, 'free ')}: {where}; {_fleet(short)}{_refused_text(short)}"
+    message = f"needs {_needs_text(request, 'free')}: {where}; {_fleet(short)}{_refused_text(short)}"
     ways = ["without spec.placement.required"] if request.required else []
     ways += ["without spec.placement.segmentSize"] if request.segment_size > 1 else []
     if request.kept or not ways:
         return message
-    fewer = f", or with {_nodes(short.fewer)}" if short.fewer else ""
+    fewer = f", or with {nodes_text(short.fewer)}" if short.fewer else ""
     return f"{message}. To start now, {_AGAIN} {' and '.join(ways)}{fewer}."
 
 
@@ -307,7 +303,7 @@ def _where(request: Request, candidates: CandidateNodes) -> str:
 
 def _never(request: Request, short: Shortfall) -> str:
     if indivisible(request):
-        return f"needs {_nodes(request.count)}, which cannot be divided into segments of {request.segment_size}"
+        return f"needs {nodes_text(request.count)}, which cannot be divided into segments of {request.segment_size}"
     most = short.nearest.domain
     if request.required:
         limit_text = f"even {most.domain} has only {most.suitable} suitable" if most else "no suitable node is in one"

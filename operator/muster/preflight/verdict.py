@@ -16,6 +16,7 @@ from muster.preflight.outcomes import PAIR, Fail
 from muster.preflight.own_tests import ALIKE, NO_OWN_TESTS, OwnTests, are_too_many, common_failures
 from muster.preflight.rounds import is_link, missing_pairs
 from muster.protocol.numerals import significant
+from muster.world.names import nodes_text
 
 # A domain is to blame where so many of its judged members are stuck; all of them where there are two.
 DOMAIN_SHARE, DOMAIN_LEAST = 0.8, 2
@@ -427,21 +428,16 @@ class _VerdictMaker:
 
     def _open_text(self, unsure: Sequence[str], broken: Sequence[str]) -> str:
         if broken:
-            return f"a probe could not run on {_nodes(len(broken))}, {broken[0]} first"
+            return f"a probe could not run on {nodes_text(len(broken))}, {broken[0]} first"
         if self.shared:
-            return f"{self.shared[0].message}; {_nodes(len(unsure))} cannot be proven past it"
-        return f"{_nodes(len(unsure))} could not be tested to an end, {unsure[0]} first"
+            return f"{self.shared[0].message}; {nodes_text(len(unsure))} cannot be proven past it"
+        return f"{nodes_text(len(unsure))} could not be tested to an end, {unsure[0]} first"
 
     def _name(self, depth: int) -> str:
         return self.names[depth - 1] if depth <= len(self.names) else "domain"
 
     def _plural(self, level: int) -> str:
         return f"{self._name(level + 1)}s"
-
-
-def _nodes(count: int) -> str:
-    """Return `1 node`, `2 nodes`."""
-    return f"{count} node{'s' * (count != 1)}"
 
 
 def _best_of(tests: Iterable[Test]) -> float:

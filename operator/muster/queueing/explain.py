@@ -7,11 +7,11 @@ from muster.api.gang import MAX_SHORT_ESTIMATES
 from muster.api.trainingjob import TrainingJob, Waiting, WaitingBlocker, WaitingDomain
 from muster.placement.eligibility import IN_USE
 from muster.queueing.limits import OverLimit
-from muster.queueing.phrases import nodes_text, shortened_text
+from muster.queueing.phrases import shortened_text
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
 from muster.queueing.remedies import remedies, would_help
-from muster.world.names import verb_for
+from muster.world.names import nodes_text, verb_for
 from muster.world.queuedecision import NotPlaced, Payer, Placed, QueueDecision, RefusalKind
 
 # The bounds of the status' fields.

@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text
+from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text
 from muster.queueing.waiting import WaitingJob
+from muster.world.names import nodes_text
 from muster.world.queuedecision import NotPlaced, Placed
 
 NAMESPACE_LIMIT = "NamespaceLimit"

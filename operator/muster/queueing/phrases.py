@@ -10,11 +10,6 @@ from muster.world.names import verb_for
 MAX_NAMES = 3
 
 
-def nodes_text(count: int, kind: str = "") -> str:
-    """A number of nodes in words: `1 node`, `2 more nodes`."""
-    return f"{count} {kind + ' ' if kind else ''}node{'s' if count != 1 else ''}"
-
-
 def more_text(needs: int, size: int) -> str:
     """`more` if a gang of this size asks for nodes beside others that it has already, else ""."""
     return "more" if needs < size else ""

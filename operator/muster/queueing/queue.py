@@ -37,7 +37,7 @@ from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits, OverLimit
-from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, nodes_text, part_text
+from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, part_text
 from muster.queueing.preemption import (
     MAX_LENT_SECONDS,
     MAX_PREEMPTORS,
@@ -52,7 +52,7 @@ from muster.queueing.preemption import (
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
 from muster.queueing.waiting import LendingOffer, WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.names import verb_for
+from muster.world.names import nodes_text, verb_for
 from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"

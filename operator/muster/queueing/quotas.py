@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.queueing.phrases import more_text, nodes_text
+from muster.queueing.phrases import more_text
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
+from muster.world.names import nodes_text
 from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import REQUESTS, QuotaClaim, QuotaView, base_of
 

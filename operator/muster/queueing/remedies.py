@@ -15,11 +15,10 @@ from muster.placement.names import OTHERS, PODS_OF_OTHERS
 from muster.placement.reasons import UNKNOWN_TOPOLOGY_LEVEL
 from muster.queueing.enabling import NotEnabled, add_limit_command
 from muster.queueing.limits import OverLimit
-from muster.queueing.phrases import nodes_text
 from muster.queueing.preemption import WAITING_FOR_PREEMPTION
 from muster.queueing.queue import Behind
 from muster.queueing.quotas import OverQuota, amount_text
-from muster.world.names import verb_for
+from muster.world.names import nodes_text, verb_for
 from muster.world.queuedecision import NotPlaced, RefusalKind, RefusedNodes, Shortfall
 
 # So many domains and so many holders are named one by one.

@@ -50,6 +50,11 @@ def index_of(pod: str) -> int:
     return int(pod.rsplit("-", 2)[1])
 
 
+def nodes_text(count: int, kind: str = "") -> str:
+    """Return a number of nodes in words: `1 node`, `2 more nodes`."""
+    return f"{count} {kind + ' ' if kind else ''}node{'s' if count != 1 else ''}"
+
+
 def verb_for(count: int) -> str:
     """Return `is` or `are`, to fit the number."""
     return "is" if count == 1 else "are"
