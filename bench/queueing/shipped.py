@@ -13,7 +13,7 @@ from bench.queueing.workload import DAY, SMALL_NODES
 from muster.api.fleetpolicy import PriorityPreemption
 from muster.placement.parts import at_once
 from muster.queueing.ends import JobEnd, RemainingTime
-from muster.queueing.preemption import Borrower, Preemption, Victim, place_of
+from muster.queueing.preemption import Borrower, Preemption, Victim, exempt_until, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import LendingOffer, WaitingJob, lending_offer
@@ -91,9 +91,7 @@ class Muster:
         unassigned = len(cluster.free)
         waiting = [self._waiting_job(run, cluster.now) for run in queue]
         may_give_way = self._may_give_way(cluster)
-        borrowers = {run.job.name: self._borrower(run) for run in may_give_way if self._has_lent_nodes(run)}
-        victims = {run.job.name: self._victim(run) for run in may_give_way if run.job.name not in borrowers}
-        preemption = Preemption(borrowers, victims, at(cluster.now))
+        preemption = self._preemption(may_give_way, cluster.now)
         offers = self._offers(cluster, waiting, preemption)
         steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, offers=offers)
         for step in self._timed(steps) if timed else steps:
@@ -106,10 +104,7 @@ class Muster:
                 break
         leaves = [run for run in may_give_way if run.job.name in preemption.preempted_by]
         for run in leaves:
-            run.interrupted = True
-            self._lent_until.pop(run.job.name, None)
-            if run.job.name in victims:
-                self.preempted.setdefault(run.job.name, []).append(cluster.now)
+            self._note_leaving(run, preemption, cluster.now)
         staying = [(run, nodes) for run, nodes in starts if run.job.name not in preemption.preempted_by]
         return Decision(staying, leaves, len(reserved), again=bool(leaves)), unassigned - len(reserved)
 
@@ -118,6 +113,17 @@ class Muster:
         self._lent_until.pop(name, None)
         if answer.backfill is not None:
             self._lent_until[name] = answer.backfill.lent_until
+
+    def _note_leaving(self, run: Run, preemption: Preemption, now: float) -> None:
+        run.interrupted = True
+        self._lent_until.pop(run.job.name, None)
+        if run.job.name in preemption.victims:
+            self.preempted.setdefault(run.job.name, []).append(now)
+
+    def _preemption(self, may_give_way: Sequence[Run], now: float) -> Preemption:
+        borrowers = {run.job.name: self._borrower(run) for run in may_give_way if self._has_lent_nodes(run)}
+        victims = {run.job.name: self._victim(run, now) for run in may_give_way if run.job.name not in borrowers}
+        return Preemption(borrowers, victims, at(now))
 
     def _may_give_way(self, cluster: Cluster) -> list[Run]:
         holders = [*cluster.running.values(), *(run for run in cluster.queue if run.nodes)]
@@ -137,12 +143,11 @@ class Muster:
         place, until = place_of(waiting_job(run, self._priority(run))), self._lent_until[run.job.name]
         return Borrower(run.job.name, since, place=place, lent_until=until)
 
-    def _victim(self, run: Run) -> Victim:
-        placed, preempted = self._placed[run.job.name], self.preempted.get(run.job.name, ())
-        exempt_until = placed + PREEMPTION.min_run_seconds
-        if len(preempted) >= PREEMPTION.preemptions_per_day:
-            exempt_until = max(exempt_until, preempted[-PREEMPTION.preemptions_per_day] + DAY)
-        return Victim(run.job.name, self._priority(run), len(run.nodes), at(placed), at(exempt_until))
+    def _victim(self, run: Run, now: float) -> Victim:
+        name, placed = run.job.name, at(self._placed[run.job.name])
+        preempted = [at(seconds) for seconds in self.preempted.get(name, ()) if now - seconds < DAY]
+        exempt = exempt_until(PREEMPTION, placed, preempted, at(now))
+        return Victim(name, self._priority(run), len(run.nodes), placed, exempt)
 
     def _priority(self, run: Run) -> int:
         return int(self.by_priority and run.job.high)

@@ -10,7 +10,7 @@ from muster.lifecycle import placing
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import Borrower, Place, PreemptionCandidate, Victim, is_lent
+from muster.queueing.preemption import Borrower, Place, PreemptionCandidate, Victim, exempt_until, is_lent
 from muster.record.attempts import was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.record.loans import holds_lent_nodes
@@ -134,12 +134,14 @@ def _borrower(world: JobWorld, record: GangSpec, place: Place) -> Borrower:
 def _victim(world: JobWorld, record: GangSpec, place: Place) -> Victim:
     negative_priority, _, name = place
     checkpoint, last = world.job.status.checkpoint, record.preemptions[-1:]
+    policy = world.fleet.policy.queueing.preemption
+    preempted = [preemption.time for preemption in of_last_day(record.preemptions, world.now)]
     return Victim(
         name=name,
         priority=-negative_priority,
         nodes=len(record.members),
         placed=world.by_server(_placed(record)),
-        exempt_until=world.by_server(_exempt_until(world, record)),
+        exempt_until=world.by_server(exempt_until(policy, _placed(record), preempted, world.now)),
         saved=checkpoint.time if checkpoint is not None else None,
         leaves=is_giving_way(record),
         answered=all(preemption.answered for preemption in last),
@@ -153,20 +155,6 @@ def _old_nodes(world: JobWorld, record: GangSpec) -> frozenset[str]:
 
 def _placed(record: GangSpec) -> datetime:
     return record.placed_time or record.time
-
-
-def _exempt_until(world: JobWorld, record: GangSpec) -> datetime:
-    """Return until when priority does not take the job's nodes: it has just got them, or was preempted too often.
-
-    A time that is far from now, because a clock has stepped, spares no job.
-    """
-    policy, placed = world.fleet.policy.queueing.preemption, _placed(record)
-    least = timedelta(seconds=policy.min_run_seconds)
-    times = [placed + least] if abs(world.now - placed) < least else []
-    recent = of_last_day(record.preemptions, world.now)[-policy.preemptions_per_day :]
-    if len(recent) == policy.preemptions_per_day:
-        times.append(recent[0].time + timedelta(days=1))
-    return max(times, default=world.now)
 
 
 def request_of(world: JobWorld) -> Request | None:

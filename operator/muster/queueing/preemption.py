@@ -10,11 +10,12 @@ each job waits behind the one that it gives way to, and no two give way to each 
 Tests: tests/unit/queueing/test_preemption.py.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from muster.api.fleetpolicy import PriorityPreemption
 from muster.queueing.charges import Charged
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Preemptor, Preemptors
@@ -59,6 +60,26 @@ def is_lent(until: datetime | None, now: datetime) -> bool:
     A time that is far from now, because a clock has stepped by more than nodes are lent for, spares no job.
     """
     return until is not None and now < until <= now + timedelta(seconds=2 * MAX_LENT_SECONDS)
+
+
+def exempt_until(
+    policy: PriorityPreemption, placed: datetime, preempted: Sequence[datetime], now: datetime
+) -> datetime:
+    """Return until when priority does not take a job's nodes: it has just got them, or was preempted too often.
+
+    A time that is far from now, because a clock has stepped, spares no job.
+
+    Args:
+        policy: for how long it keeps them, and how often a day it is preempted.
+        placed: since when it has them.
+        preempted: when it was preempted within the last day.
+        now: by the same clock.
+    """
+    least = timedelta(seconds=policy.min_run_seconds)
+    times = [placed + least] if abs(now - placed) < least else []
+    if len(preempted) >= policy.preemptions_per_day:
+        times.append(preempted[-policy.preemptions_per_day] + timedelta(days=1))
+    return max(times, default=now)
 
 
 def place_of(job: WaitingJob) -> Place:
