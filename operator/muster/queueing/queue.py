@@ -3,9 +3,9 @@
 A job gets all of its nodes or none. A job that gets none has the nodes reserved that it needs in its best domain.
 Otherwise smaller jobs behind it would take every node that becomes free, and a large gang would wait for ever. They go
 ahead on all other nodes, and on reserved ones if they are preemptible, or are expected to end in time, those first that
-have waited longest for their length: then they give way to the jobs before them (`preemption`). Where the FleetPolicy says so, jobs of lower
-priority give way, too. To keep everything for the first in the queue was rejected: the fleet would idle for a job that
-wants one rack.
+have waited longest for their length: then they give way to the jobs before them (`preemption`). Where the FleetPolicy
+says so, jobs of lower priority give way, too. To keep everything for the first in the queue was rejected: the fleet
+would idle for a job that wants one rack.
 
 How long a reservation can last: no job behind keeps a reserved node for more than MAX_LENT_SECONDS when it is needed,
 and what is lent counts as reserved. So the number of reserved nodes, which decides which domain is the best, never

@@ -274,9 +274,7 @@ def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
         pytest.param({"s": -3, "t": -2, "u": -1}, "tu", id="by their length where a clock is behind"),
     ],
 )
-def test_those_pass_first_that_have_waited_longest_for_their_length(
-    waited: Mapping[str, float], passing: str
-) -> None:
+def test_those_pass_first_that_have_waited_longest_for_their_length(waited: Mapping[str, float], passing: str) -> None:
     hours = {"s": 3, "t": 1, "u": 2}
     small = [lasts(wants(name, 1, seconds=-waited[name] * HOUR), hours[name] * HOUR) for name in "stu"]
     waiting = [wants("big", 4, seconds=-99 * HOUR), *small]
