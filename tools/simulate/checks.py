@@ -42,7 +42,7 @@ class Checks:
         self._reported_paths: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
         # uid of a job -> what its record says not to count since starts from it failed: saves, by their paths
         self._left_behind: dict[str, dict[str, Save]] = {}
-        self._given: dict[str, int] = {}  # uid of a job -> the highest attempt to which any record of it gave a go
+        self._given: dict[str, int] = {}  # uid of a job -> the highest attempt with a go, as far as its record has to know
         self._limits: Mapping[str, int] = {}  # nodes that the jobs of a namespace may hold together
         self._excused_until = 0.0
         self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
@@ -248,8 +248,9 @@ class Checks:
         uid, new = spec["jobUid"], spec["attempt"]
         old = before["spec"]["attempt"] if before is not None else 0
         self._hold("attempts grow", new >= old, f"{name}: attempt {old} is followed by {new}")
-        # A record that comes again (deleted by hand, or with its job while an answer was lost) may begin with a number
-        # of before: that is noticed before the go.
+        if before is None:  # nothing else is left that is certain to know a number
+            self._given[uid] = min(self._given.get(uid, 0), self._named_attempt(uid))
+        # A record that comes again may begin with a number of before: that is noticed before the go.
         if spec.get("start") and not (before is not None and before["spec"].get("start") and old == new):
             most = self._given.get(uid, 0)
             self._hold("attempts grow", new > most, f"{name}: attempt {new} gets its go after attempt {most}")
@@ -259,6 +260,12 @@ class Checks:
         if before is not None and old == new and before["spec"].get("start"):
             same = before["spec"]["start"] == spec.get("start")
             self._hold("a go is given once", same, f"{name}: the go of attempt {new} has changed")
+
+    def _named_attempt(self, uid: str) -> int:
+        """The attempt in the status of a job; 0 for none."""
+        jobs = self._around.server.all("trainingjobs")
+        job = next((job for job in jobs if job["metadata"]["uid"] == uid), {})
+        return int((job.get("status") or {}).get("attempt", 0))
 
     def _leaves_behind(self, name: str, uid: str, had: Object | None, spec: Object) -> None:
         """A record that falls back from a checkpoint does so after two starts from it, and for one start."""

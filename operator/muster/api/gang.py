@@ -1132,7 +1132,7 @@ class GangSpec(RecordedModel):
         ge=0,
         description=(
             "localSinceAttempt is the first attempt whose checkpoints on the nodes' own disks count. Those of earlier "
-            "attempts do not, since the training went on without them."
+            "attempts do not: the training went on without them, or their Gang was deleted."
         ),
     )
     last_published_checkpoint: Resume | None = Field(

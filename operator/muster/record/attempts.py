@@ -51,14 +51,18 @@ def with_new_placement(world: JobWorld, placed: Placed, reason: str) -> GangSpec
     if record is not None and record.open_corruption is not None:  # those on which it happened are left
         record = corruption.with_test_results(record, Examination.NOT_TESTED)
     if record is None:
+        attempt = 1 + world.job.status.attempt
         spec = GangSpec(
             job_uid=world.uid,
-            attempt=1 + world.job.status.attempt,
+            attempt=attempt,
             time=world.now,
             level=Level.START,
             reason=reason,
             members=chosen,
             topology=members.topology(world, chosen),
+            # Of a Gang that was deleted by hand it is not known which of these saves were passed over, and an attempt
+            # that the status does not name may have had this number.
+            local_since_attempt=attempt,
         )
     else:
         spec = next_attempt(world, record, NextAttempt(Level.START, chosen), reason)

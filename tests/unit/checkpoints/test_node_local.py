@@ -6,6 +6,7 @@ import pytest
 from tests.unit.lifecycle.builders import SETTINGS, Scene, a_job, at, idle, running
 
 from muster.api.gang import GangSpec, Resume
+from muster.api.trainingjob import TrainingJobStatus
 from muster.checkpoints import node_local
 from muster.checkpoints.resume import Missing, Start
 from muster.lifecycle import moves
@@ -13,6 +14,8 @@ from muster.lifecycle.directive import directive_for
 from muster.lifecycle.plan import CommitGang, Plan
 from muster.lifecycle.step import decide
 from muster.protocol.messages import LocalReport
+from muster.record.attempts import with_new_placement
+from muster.world.queuedecision import Placed
 
 SHARED = Resume(step=100, path="/checkpoints/step-100")
 OURS = LocalReport(140, "/local/step-140", 1, "Manifest")
@@ -93,6 +96,16 @@ def test_what_one_node_lacks_does_not_count(third: Any) -> None:
     assert spec.start.resume == spec.checkpoint == SHARED
     assert "are not used: worker" in told
     assert spec.local_since_attempt >= 2, "what was left behind is left behind for good"
+
+
+def test_after_the_gang_was_deleted_no_save_of_before_counts() -> None:
+    """Which of them a start had passed over was in its record alone."""
+    job = a_job(checkpoint=CHECKPOINT).model_copy(update={"status": TrainingJobStatus(attempt=1)})
+    record = with_new_placement(Scene(job).fleet().world(), Placed(("n0", "n1", "n2")), "Started")
+    assert record.attempt == 2
+    spec, _ = begun(scene((OURS,), (OURS,), (OURS,), local_since_attempt=record.local_since_attempt))
+    assert spec.start is not None
+    assert spec.start.resume == SHARED
 
 
 def test_why_and_how_much_is_told() -> None:

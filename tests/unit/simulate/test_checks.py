@@ -170,6 +170,18 @@ def test_no_record_falls_back_after_one_failure(stage: Stage) -> None:
         stage.record(2, suspectCheckpoint=BACK)
 
 
+@pytest.mark.parametrize("in_status", [1, 2])
+def test_an_attempt_starts_twice_only_where_the_status_did_not_name_it(stage: Stage, in_status: int) -> None:
+    """The record was deleted by hand."""
+    job = {"metadata": {"name": "a", "namespace": "team"}, "spec": {"nodes": 1}, "status": {"attempt": in_status}}
+    stage.around.server.create(Where("trainingjobs", "team", "a", ""), job)
+    stage.around.server.change("trainingjobs", "team", "a", {"metadata": {"uid": UID}})
+    stage.record(2, start={"time": TIME})
+    stage.around.server.remove("gangs", "team", "a")
+    with nullcontext() if in_status == 1 else pytest.raises(ViolationError, match="attempts grow"):
+        stage.record(2, start={"time": TIME})
+
+
 def lend(stage: Stage, attempt: int, *nodes: str, **spec: Any) -> None:
     """The record names nodes, of which some are lent to the job."""
     members = [{"index": index, "rank": index, "node": node} for index, node in enumerate(nodes)]
