@@ -42,7 +42,7 @@ class Checks:
         self._reported_paths: dict[str, set[str]] = {}  # uid of a job -> paths of checkpoints that its status has named
         # uid of a job -> what its record says not to count since starts from it failed: saves, by their paths
         self._left_behind: dict[str, dict[str, Save]] = {}
-        self._given: dict[str, int] = {}  # uid of a job -> the highest attempt with a go, as far as its record has to know
+        self._given: dict[str, int] = {}  # uid -> the highest attempt with a go that its record has to know
         self._limits: Mapping[str, int] = {}  # nodes that the jobs of a namespace may hold together
         self._excused_until = 0.0
         self._unlimited: dict[str, float] = {}  # jobs that are told to wait for the limit and need not -> since when
