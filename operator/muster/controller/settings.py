@@ -16,7 +16,8 @@ from muster.serve import node_addresses
 COORDINATOR_SERVICE = "muster-coordinator"
 OWN_ISSUER, EXTERNAL_ISSUER = "muster", "external"
 # Views of objects come and go by the thousand and hold no cycles: the collector would look at all of them, for nothing.
-COLLECT_AFTER = (50_000, 20, 20)
+# While it looks nothing else runs. So it looks at 30,000 new objects at once at most, and at the old ones seldom.
+COLLECT_AFTER = (5_000, 5, 4_000)
 # A thread that renders metrics gives the event loop the interpreter this soon. Python's default is 25 times as long.
 SWITCH_SECONDS = 0.0002
 
