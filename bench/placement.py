@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,9 +25,9 @@ from bench.facts import facts
 from muster.controller.settings import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
 from muster.placement.names import promised_refusal, reserved_refusal
+from muster.placement.parts import at_once
 from muster.placement.request import Request
-from muster.placement.space import Space, solve
-from muster.placement.tree import Tree
+from muster.placement.space import Space, prepare_trees, solve
 from muster.placement.where import domain_counts
 from muster.queueing.preemption import Borrower, Preemption
 from muster.queueing.queue import plan_steps
@@ -98,11 +99,7 @@ def decisions(fill: Fill, spares: int, runs: int) -> list[Row]:
         for name in random.sample(names, 20):
             fleet.occupy(("other", name), "other", frozenset({name} if random.random() < 0.5 else ()))
 
-    parts, over = [], list[bool]()
-    making = Tree.prepare(fleet, request.needs)
-    while not over:
-        parts.append(seconds(partial(_next, making, over)))
-    parts.append(seconds(lambda: solve(fleet, request)))
+    parts = timed_steps(chain(prepare_trees(fleet, request), Space(fleet).solve(request)))
     cold = sum(clock for clock, _ in parts), sum(core for _, core in parts)
     longest = max(clock for clock, _ in parts), max(core for _, core in parts)
     warm = []
@@ -154,9 +151,9 @@ def plan(runs: int) -> Row:
     def work() -> int:
         space, placed = Space(fleet), 0
         for request in requests:
-            answer = space.solve(request)
+            answer = at_once(space.solve(request))
             if isinstance(answer, NotPlaced):
-                space.reserve_nodes(space.reservation(request), reserved_refusal(f"default/{request.job_uid}"))
+                space.reserve_nodes(at_once(space.reservation(request)), reserved_refusal(f"default/{request.job_uid}"))
             else:
                 placed += 1
                 space.reserve_nodes(answer.nodes, promised_refusal(f"default/{request.job_uid}"))

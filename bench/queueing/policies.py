@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from bench.queueing.cluster import Cluster, Decision, Run
 from muster.placement.names import promised_refusal
+from muster.placement.parts import at_once
 from muster.placement.space import Space
 from muster.world.queuedecision import Placed
 
@@ -37,7 +38,7 @@ class _Allocation:
             for other, taken in self.starts:
                 space.reserve_nodes(taken, promised_refusal(other.job.name))
             space.reserve_nodes(without, promised_refusal("another"))
-        answer = space.solve(run.request())
+        answer = at_once(space.solve(run.request()))
         if not isinstance(answer, Placed):
             return ()
         self._space.reserve_nodes(answer.nodes, promised_refusal(run.job.name))

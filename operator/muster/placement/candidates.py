@@ -7,12 +7,13 @@ Tests: tests/unit/placement/test_space.py.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from muster.placement.domain import Change, Domain, Path
 from muster.placement.eligibility import STALE, lacking
-from muster.placement.fleet_index import NodeEligibility
+from muster.placement.fleet_index import PART, NodeEligibility
 from muster.placement.natural import natural
 from muster.placement.request import Request
 from muster.placement.tree import Tree
@@ -31,12 +32,28 @@ class GivenNodes:
     Attributes:
         reasons: why, by node.
         usable: how many of them this kind of worker could use if nothing else ran, by reason.
-        held: those of these that are not free now: who holds them gives way.
+        refused: how many of these are not free now, by why that is so: who holds them gives way.
+        held: how many of these each job or pod holds.
     """
 
     reasons: Mapping[str, Refusal] = field(default_factory=dict)
-    usable: Mapping[Refusal, int] = field(default_factory=dict)
-    held: tuple[str, ...] = ()
+    usable: Counter[Refusal] = field(default_factory=Counter)
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+
+    def with_more(self, usable: Sequence[NodeEligibility]) -> "GivenNodes":
+        """Count these nodes, too, which this kind of worker could use."""
+        away = [node for node in usable if node.why]
+        return GivenNodes(
+            self.reasons,
+            self.usable + Counter([self.reasons[node.entry.name] for node in usable]),
+            self.refused + Counter([node.why for node in away if node.why]),
+            self.held + Counter(chain.from_iterable(node.holders for node in away)),
+        )
+
+    def has_held(self, node: NodeEligibility) -> bool:
+        """Whether this node is one of those in `held`."""
+        return node.suitable and bool(node.why) and node.entry.name in self.reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +108,9 @@ class CandidateNodes:
 
 def candidate_nodes(
     fleet: Fleet, tree: Tree, root: Domain, given: GivenNodes, request: Request, depth: int
-) -> CandidateNodes:
-    """The nodes that a request can choose from.
+) -> Generator[None, None, CandidateNodes]:
+    """Return the nodes that a request can choose from. It yields between its parts, and must not go on once the fleet
+    has changed.
 
     Args:
         fleet: the fleet.
@@ -113,7 +131,11 @@ def candidate_nodes(
     ]
     own = {}
     holders = {request.job_uid, *request.given_back}
-    for name in set().union(*map(fleet.nodes_of, holders)):
+    for number, name in enumerate(set().union(*map(fleet.nodes_of, holders)), start=1):
+        if number % PART == 0:
+            root = root.changed(changes)
+            changes = []
+            yield
         held = eligibility.get(name) if name not in barred and name not in given.reasons else None
         if held is not None and held.suitable and held.holders and held.holders <= holders:
             own[name] = lacking(fleet.nodes[name], request.needs, fleet)

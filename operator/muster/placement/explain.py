@@ -7,6 +7,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from muster.placement.candidates import CandidateNodes
@@ -194,7 +195,7 @@ def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     has given away, count under that reason, also those that others hold, which give way."""
     refused, given, eligibility = Counter(tree.refused), candidates.given, tree.eligibility
     refused.update(given.usable)
-    refused.subtract(why for name in given.held if (why := eligibility[name].why))
+    refused.subtract(given.refused)
     for name, why in candidates.barred.items():
         standing = eligibility.get(name)
         if standing is not None:
@@ -211,10 +212,10 @@ def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
 def _others(request: Request, candidates: CandidateNodes, tree: Tree) -> Counter[str]:
     """The number of otherwise usable nodes that each other job or pod holds and would not give back."""
     held = _without_own(Counter(tree.held), request)
-    for name in {*candidates.barred, *candidates.given.held}:
-        standing = tree.eligibility.get(name)
-        if standing is not None and standing.suitable:
-            held.subtract(holder for holder in standing.holders if holder in held)
+    given, standings = candidates.given, map(tree.eligibility.get, candidates.barred)
+    barred = [it for it in standings if it is not None and it.suitable and not given.has_held(it)]
+    counts = Counter(chain.from_iterable(standing.holders for standing in barred)) + given.held
+    held.subtract({holder: count for holder, count in counts.items() if holder in held})
     return held
 
 

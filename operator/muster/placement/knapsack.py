@@ -12,6 +12,8 @@ choices are left `WIDTH` of them are followed, so this part is a heuristic on la
 
 A capacity is a number of segments for workers and of single nodes beside them, for spares. A domain may be used by
 workers, or by spares alone; the latter counts less.
+
+All that may take long is a generator that yields between its parts (`parts`).
 """
 
 import heapq
@@ -24,7 +26,6 @@ from typing import Any, NamedTuple, TypeVar
 from muster.placement.allot import Site
 from muster.placement.domain import Domain
 from muster.placement.natural import natural
-from muster.placement.parts import at_once
 from muster.placement.points import (
     LOW,
     LOW_MASK,
@@ -53,6 +54,8 @@ _FREE_BITS = 24  # one digit of what is left behind
 _RELUCTANCE_BITS = 44
 _MAX_DOMAINS = 20_000  # that tables are kept of, and of each of them so many
 _MAX_RANGES = 8
+PART = 4096  # points that are looked at in one go: a few milliseconds
+_TRY = 8  # to try an offer with an outline takes as long as to look at so many points
 
 
 class Singles(NamedTuple):
@@ -110,37 +113,39 @@ class Knapsack:
         self.shape = shape
         self._tables: dict[int, list[Table]] = {}  # by signature, for ranges that do not overlap
         self._refined: dict[tuple[int, int, Room, int], list[tuple[int, Choice]]] = {}
+        self._looked_at = 0  # points since the last pause
 
     @cached_property
     def _spares_alone(self) -> "Knapsack":
         """The knapsack of the same fleet for nodes that are used by spares alone."""
         return Knapsack(self.levels, Shape(1, 0))
 
+    def _pause_after(self, points: int) -> Iterator[None]:
+        """Count points that were looked at, and pause after many of them."""
+        self._looked_at += points
+        if self._looked_at >= PART:
+            self._looked_at = 0
+            yield
+
     # Counts.
 
-    def best(self, domain: Domain, wanted: Room) -> int | None:
-        """The least cost at which the domain, itself not counted, has the room; None if it has not."""
-        return min(
-            (cost_of(p) for p in self._points(domain, wanted.segments) if point_holds(p, self.shape, wanted)),
-            default=None,
-        )
+    def best(self, domain: Domain, wanted: Room) -> Generator[None, None, int | None]:
+        """Return the least cost at which the domain, itself not counted, has the room; None if it has not."""
+        points = yield from self._points(domain, wanted.segments, wanted.segments)
+        return min((cost_of(point) for point in points if point_holds(point, self.shape, wanted)), default=None)
 
-    def _points(self, domain: Domain, segments: int) -> list[int]:
+    def _points(self, domain: Domain, low: int, high: int) -> Generator[None, None, list[int]]:
         if domain.depth == self.levels:
             return [self._leaf(domain)]
-        return self.table(domain, segments, segments).sums[0]
+        return (yield from self.table(domain, low, high)).sums[0]
 
     def _leaf(self, domain: Domain) -> int:
         size = self.shape.segment_size
         segments, rest = divmod(len(domain.nodes), size)
         return encode(0, segments, min(rest, self.shape.spares))
 
-    def table(self, domain: Domain, low: int, high: int) -> Table:
-        """The running sums of a domain for `low` to `high` segments."""
-        return at_once(self.make_table(domain, low, high))
-
-    def make_table(self, domain: Domain, low: int, high: int) -> Generator[None, None, Table]:
-        """Add up the same in parts, one for each domain inside that is not innermost.
+    def table(self, domain: Domain, low: int, high: int) -> Generator[None, None, Table]:
+        """Return the running sums of a domain for `low` to `high` segments.
 
         Ranges that overlap share a table. Others do not: a small and a large request would pay for all between them.
         """
@@ -204,7 +209,7 @@ class Knapsack:
             offer = yield from self._offer(kid, max(low - others, 0 if kid.kept else 1), high)
             new_before = min(index, new)
             least = [low - waiting - most[min(new_before, limit - c)] for c in range(limit + 1)]
-            groups = self._with_domain(groups, offer, kid.kept, least, high)
+            groups = yield from self._with_domain(groups, offer, kid.kept, least, high)
             sums.append([point for group in groups for point in group])
             offers.append(offer)
         yield
@@ -240,9 +245,7 @@ class Knapsack:
 
     def _offer(self, kid: Domain, low: int, high: int) -> Generator[None, None, list[int]]:
         """The points that a domain offers to the one around it, its own cost included, for `low` to `high` segments."""
-        points = [self._leaf(kid)]
-        if kid.depth < self.levels:
-            points = (yield from self.make_table(kid, low, high)).sums[0]
+        points = yield from self._points(kid, low, high)
         if kid.kept:
             return points
         unit = self._unit(kid.depth, workers=True) << LOW
@@ -250,21 +253,18 @@ class Knapsack:
         offer = [point + unit for point in points if -point & LOW_MASK >= least]
         if self.shape.spares:
             alone = self._unit(kid.depth, workers=False)
-            offer += [
-                encode(cost_of(point) + alone, 0, room_of(point)[0])
-                for point in self._spares_alone.points_up_to(kid, self.shape.spares)
-            ]
+            of_spares = yield from self._spares_alone.points_up_to(kid, self.shape.spares)
+            offer += [encode(cost_of(point) + alone, 0, room_of(point)[0]) for point in of_spares]
         return sorted(offer)
 
-    def points_up_to(self, domain: Domain, segments: int) -> list[int]:
-        """The points of the domain, its own cost excluded, for one segment up to `segments`."""
-        if domain.depth == self.levels:
-            return [self._leaf(domain)]
-        return [point for point in self.table(domain, 1, segments).sums[0] if -point & LOW_MASK]
+    def points_up_to(self, domain: Domain, segments: int) -> Generator[None, None, list[int]]:
+        """Return the points of the domain, its own cost excluded, for one segment up to `segments`."""
+        points = yield from self._points(domain, 1, segments)
+        return [point for point in points if -point & LOW_MASK]
 
     def _with_domain(
         self, groups: list[list[int]], offer: Sequence[int], kept: bool, least: Sequence[int], high: int
-    ) -> list[list[int]]:
+    ) -> Generator[None, None, list[list[int]]]:
         """The points with one more domain to choose from, in groups by the number of domains that workers are in.
 
         Args:
@@ -282,15 +282,19 @@ class Knapsack:
             # What is not better than a cheaper one, or cannot be completed any more, need not be looked at.
             points = [] if kept else frontier.better(group, least[count])
             points += frontier.products(group, others, least[count])
+            yield from self._pause_after(len(points))
             source = group if kept else groups[count - 1] if count else []
             points += frontier.products(source, workers, least[count])
+            yield from self._pause_after(len(points))
             merged.append(frontier.kept(points))
         return merged
 
     # Fragmentation, among the choices of least cost.
 
-    def refined(self, domain: Domain, cost: int, wanted: Room, most: int) -> list[tuple[int, Choice]]:
-        """The choices inside the domain, itself not counted, of at most this cost that have the room.
+    def refined(
+        self, domain: Domain, cost: int, wanted: Room, most: int
+    ) -> Generator[None, None, list[tuple[int, Choice]]]:
+        """Return the choices inside the domain, itself not counted, of at most this cost that have the room.
 
         Of the choices found none beats another in what it leaves behind and in its room at once.
 
@@ -308,7 +312,7 @@ class Knapsack:
         key = (domain.signature, cost, wanted, most)
         choices = self._refined.get(key)
         if choices is None:
-            choices = self._refined[key] = self._refine(domain, cost, wanted, most)
+            choices = self._refined[key] = yield from self._refine(domain, cost, wanted, most)
         return choices
 
     def sites(self, domain: Domain, choice: Choice, workers: bool = True) -> Iterator[Site]:
@@ -350,24 +354,27 @@ class Knapsack:
         """What an encoded point of `refined` leaves behind, as one number."""
         return cost_of(point)
 
-    def _refine(self, domain: Domain, cost: int, wanted: Room, most: int) -> list[tuple[int, Choice]]:
+    def _refine(
+        self, domain: Domain, cost: int, wanted: Room, most: int
+    ) -> Generator[None, None, list[tuple[int, Choice]]]:
         choices: dict[int, Choice] = {}
-        for outline in self._outlines(domain, cost, wanted, most):
-            for point, choice in self._filled_in(domain, outline, wanted):
+        for outline in (yield from self._outlines(domain, cost, wanted, most)):
+            for point, choice in (yield from self._filled_in(domain, outline, wanted)):
                 choices.setdefault(point, choice)
         return self._thinned(choices)
 
-    def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> list["_Outline"]:
+    def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> Generator[None, None, list["_Outline"]]:
         """The best sets of domains inside to use, with the cost for each, so that little is left behind at their level.
 
         What is left behind further inside counts less, so it is looked at only for the choices found here.
         """
-        table = self.table(domain, wanted.segments, max(wanted.segments, most))
+        table = yield from self.table(domain, wanted.segments, max(wanted.segments, most))
         least = [0, *accumulate(sorted([1] * len(domain.nodes) + [kid.free for kid in table.kids if not kid.kept]))]
         digit = _COUNT_BITS * (self.levels - domain.depth - 1)
         new = [not kid.kept for kid in table.kids]
         outlines = [_Outline(self._bound(0, cost, digit, least), 0, 0, None)]
         for index, kid in enumerate(table.kids):
+            yield from self._pause_after(len(table.sums[index + 1]))
             rests = Rests(table.sums[index + 1], self.shape)
             offers = [(cost_of(offer), *room_of(offer)) for offer in table.offers[index]]
             own = self.unit_leftover(kid) << LOW
@@ -375,6 +382,7 @@ class Knapsack:
                 own += self._reluctance_of(kid) << LOW
             following = []
             for outline in outlines:
+                yield from self._pause_after(_TRY * len(offers))
                 spent, point = outline.spent, outline.point
                 segments, singles = room_of(point)
                 for price, more, loose in offers:
@@ -459,7 +467,9 @@ class Knapsack:
                     completed.append(_Outline(cost_of(left), total, left, (Singles(workers, spares), outline.parts)))
         return completed
 
-    def _filled_in(self, domain: Domain, outline: "_Outline", wanted: Room) -> list[tuple[int, Choice]]:
+    def _filled_in(
+        self, domain: Domain, outline: "_Outline", wanted: Room
+    ) -> Generator[None, None, list[tuple[int, Choice]]]:
         """The choices that an outline stands for, with what is used inside each domain; each with its encoded point."""
         kids = self._ordered(domain)
         size = self.shape.segment_size
@@ -482,7 +492,7 @@ class Knapsack:
                     point: Choice(Use(part.kid, part.workers, NOTHING), choice) for point, choice in choices.items()
                 }
                 continue
-            inside = self._choices_inside(kid, part, slack)
+            inside = yield from self._choices_inside(kid, part, slack)
             offered = encode(0, part.segments, part.singles)
             following: dict[int, Choice | None] = {}
             for point, choice in choices.items():
@@ -493,28 +503,32 @@ class Knapsack:
             choices = dict(self._thinned(following))
         return [(point, choice) for point, choice in choices.items() if choice is not None]
 
-    def _choices_inside(self, kid: Domain, part: "_Part", slack: Room) -> list[tuple[int, Choice]]:
+    def _choices_inside(
+        self, kid: Domain, part: "_Part", slack: Room
+    ) -> Generator[None, None, list[tuple[int, Choice]]]:
         """The choices inside one domain of an outline, for the room that it offers there less the slack."""
         own = 0 if kid.kept else self._unit(kid.depth, part.workers)
         nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)
         if not part.workers:
             least, most = max(nodes, 1), part.singles
-            choices = self._spares_alone.for_spares(kid, part.price - own, least, most)
+            choices = yield from self._spares_alone.for_spares(kid, part.price - own, least, most)
             if all(room_of(point)[1] < most for point, _ in choices):
-                choices = choices + self._spares_alone.for_spares(kid, part.price - own, most, most)
+                choices = choices + (yield from self._spares_alone.for_spares(kid, part.price - own, most, most))
             return choices
         short = Room(max(part.segments - slack.segments, 0), max(nodes, 0) if self.shape.spares else 0)
         offered = Room(part.segments, part.segments * self.shape.segment_size + part.singles)
-        choices = self.refined(kid, part.price - own, short, part.segments)
+        choices = yield from self.refined(kid, part.price - own, short, part.segments)
         # One with all the room has to be among them, or those of several domains may be too small together.
         if not any(point_holds(point, self.shape, offered) for point, _ in choices):
-            choices = choices + self.refined(kid, part.price - own, offered, part.segments)
+            choices = choices + (yield from self.refined(kid, part.price - own, offered, part.segments))
         return choices
 
-    def for_spares(self, domain: Domain, cost: int, nodes: int, most: int) -> list[tuple[int, Choice]]:
+    def for_spares(
+        self, domain: Domain, cost: int, nodes: int, most: int
+    ) -> Generator[None, None, list[tuple[int, Choice]]]:
         """The choices inside a domain used by spares alone, as `refined` returns them; its nodes count as single
         ones."""
-        choices = self.refined(domain, cost, Room(nodes, nodes), most)
+        choices = yield from self.refined(domain, cost, Room(nodes, nodes), most)
         return [(as_singles(point), choice) for point, choice in choices]
 
     def _thinned(self, points: "Mapping[int, T]") -> "list[tuple[int, T]]":

@@ -1,6 +1,6 @@
 """Work that is made in parts: a generator yields after each, and returns the result.
 
-Tests: tests/unit/placement/test_fragmentation.py.
+Tests: tests/unit/placement/test_parts.py.
 """
 
 from collections.abc import Generator

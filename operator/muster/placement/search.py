@@ -3,7 +3,7 @@
 Tests: tests/unit/placement/test_space.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 from muster.placement.allot import Site, allot
@@ -29,31 +29,32 @@ def wanted_room(request: Request) -> Room:
     return Room(free // request.segment_size, free + request.spares)
 
 
-def can_hold(start: Domain, room: Room, knapsack: Knapsack) -> bool:
+def _can_hold(start: Domain, room: Room, knapsack: Knapsack) -> bool:
     """Whether a domain has as many free nodes, and room for as many segments, as are to be found."""
     return start.free >= room.nodes and start.room(knapsack.shape.segment_size, knapsack.levels)[0] >= room.segments
 
 
-def find_nodes(request: Request, candidates: CandidateNodes, knapsack: Knapsack) -> Found | None:
-    """The nodes for a request; None if there are none that will do."""
+def find_nodes(request: Request, candidates: CandidateNodes, knapsack: Knapsack) -> Generator[None, None, Found | None]:
+    """Return the nodes for a request; None if there are none that will do. It yields between its parts."""
     completed = _complete_broken_segments(request, candidates)
     if completed is None:
         return None
     candidates, beside = completed
     room = wanted_room(request)
-    starts = _best_starts(candidates, knapsack, room)
+    starts = yield from _best_starts(candidates, knapsack, room)
     choices: list[tuple[int, int, Domain, Choice]] = []
     seen = set()
     for number, (start, cost) in enumerate(starts):
         if start.signature in seen:
             continue
         seen.add(start.signature)
-        left, choice = _choice(start, cost, room, knapsack)
+        left, choice = yield from _choice(start, cost, room, knapsack)
         choices.append((left, number, start, choice))
     knapsack.forget_refined()
     if not choices:
         return None
     _, _, start, choice = min(choices, key=lambda entry: entry[:2])
+    yield
     sites: list[Site] = list(knapsack.sites(start, choice))
     workers, spares = allot(sites, room.segments, request.segment_size, request.spares)
     return Found(_in_order(request, workers, beside), tuple(spares))
@@ -85,10 +86,15 @@ def _complete_broken_segments(
     return replace(candidates, root=root, starts=starts), beside
 
 
-def _best_starts(candidates: CandidateNodes, knapsack: Knapsack, room: Room) -> list[tuple[Domain, int]]:
-    """The domains that can hold the room at the least cost and leave least behind around them, each with that cost."""
-    able = [start for start in candidates.starts if can_hold(start, room, knapsack)]
-    costs = [(cost, start) for start in able if (cost := knapsack.best(start, room)) is not None]
+def _best_starts(
+    candidates: CandidateNodes, knapsack: Knapsack, room: Room
+) -> Generator[None, None, list[tuple[Domain, int]]]:
+    """Return the domains that hold the room at the least cost and leave least behind around them, with that cost."""
+    costs = []
+    for start in candidates.starts:
+        cost = (yield from knapsack.best(start, room)) if _can_hold(start, room, knapsack) else None
+        if cost is not None:
+            costs.append((cost, start))
     least = min((cost for cost, _ in costs), default=0)
     equal = [(_leftover_around(start, candidates.root, knapsack), start) for cost, start in costs if cost == least]
     lowest = min((left for left, _ in equal), default=0)
@@ -104,12 +110,12 @@ def _leftover_around(start: Domain, root: Domain, knapsack: Knapsack) -> int:
     return left
 
 
-def _choice(start: Domain, cost: int, room: Room, knapsack: Knapsack) -> tuple[int, Choice]:
+def _choice(start: Domain, cost: int, room: Room, knapsack: Knapsack) -> Generator[None, None, tuple[int, Choice]]:
     if start.depth == knapsack.levels:
         return sum(entry.reluctance for entry in start.nodes), NOTHING
     choices = [
         (left, choice)
-        for left, choice in knapsack.refined(start, cost, room, room.segments)
+        for left, choice in (yield from knapsack.refined(start, cost, room, room.segments))
         if point_holds(left, knapsack.shape, room)
     ]
     left, choice = choices[0]

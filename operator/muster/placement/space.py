@@ -2,12 +2,11 @@
 
 `Space` answers requests one after the other. What it reads of the fleet is shared and kept up to date elsewhere
 (`tree`). What is special to a request is an overlay of that (`candidates`). The choice of domains is a knapsack
-(`knapsack`), that of nodes in them is a matter of order (`allot`). docs/placement.md has the rules, docs/decisions/0007
-why they are these.
+(`knapsack`), that of nodes in them is a matter of order (`allot`). What may take long on a large fleet is a generator
+that yields between its parts (`parts`). docs/placement.md has the rules, docs/decisions/0007 why they are these.
 """
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from operator import attrgetter
@@ -17,12 +16,14 @@ from muster.placement.candidates import CandidateNodes, GivenNodes, candidate_no
 from muster.placement.domain import Change, Domain
 from muster.placement.eligibility import Requirements
 from muster.placement.explain import indivisible, not_placed
+from muster.placement.fleet_index import PART
 from muster.placement.knapsack import Knapsack
+from muster.placement.parts import at_once
 from muster.placement.points import Shape
 from muster.placement.reasons import UNKNOWN_TOPOLOGY_LEVEL
 from muster.placement.request import Request
 from muster.placement.reservation import nodes_to_reserve
-from muster.placement.search import can_hold, find_nodes, wanted_room
+from muster.placement.search import find_nodes
 from muster.placement.tree import Tree
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet
 from muster.world.queuedecision import NotPlaced, Placed, Refusal
@@ -41,15 +42,13 @@ class _Reduced(NamedTuple):
         base: the root of a tree.
         root: `base` less the nodes given away.
         applied: how many of the nodes given away that includes.
-        usable: how many of them could be used if nothing else ran, by reason.
-        held: those of these that are not free now.
+        given: the nodes given away, of which that many are counted.
     """
 
     base: Domain
     root: Domain
     applied: int
-    usable: Counter[Refusal]
-    held: tuple[str, ...]
+    given: GivenNodes
 
 
 @dataclass(slots=True)
@@ -78,6 +77,8 @@ MAX_FAILED = 64
 _asked = attrgetter(*(part.name for part in fields(Request) if part.name not in ("needs", "job_uid")))
 # Trees share roots, and so what they are less the nodes given away; of a fleet that changes the old ones are of no use.
 MAX_REDUCED_ROOTS = 256
+# So often candidates are made in parts while the fleet changes all the time.
+MAX_TRIES = 3
 
 
 class Space:
@@ -112,42 +113,25 @@ class Space:
         """Whether none of these nodes is left."""
         return all(map(self._given.__contains__, nodes))
 
-    def prepare(self, request: Request) -> Iterator[None]:
-        """Make what an answer to this request needs, in parts of a few milliseconds."""
-        yield from prepare_trees(self._fleet, request)
-        if not request.kept and self._key(request) not in self._remembered().answers:
-            yield from self._prepare_tables(request)
-
-    def _prepare_tables(self, request: Request) -> Iterator[None]:
-        """Add up the tables of the domains that may hold the request: for a large gang that takes long."""
-        fleet, room = self._fleet, wanted_room(request)
-        if unknown_level(fleet, request.required) or indivisible(request):
-            return
-        knapsack, depth = self._knapsack(request), _depth(fleet, request.required)
-        if depth == knapsack.levels:
-            return
-        for start in self._less_given(self._tree(request.needs)).root.level(depth):
-            if can_hold(start, room, knapsack):
-                yield from knapsack.make_table(start, room.segments, room.segments)
-
-    def solve(self, request: Request) -> Placed | NotPlaced:
+    def solve(self, request: Request) -> Generator[None, None, Placed | NotPlaced]:
         """Choose nodes for a request, deterministically.
 
-        Nodes that are the last choice for their health are chosen only where the request has no place without them.
+        Nodes that are the last choice for their health are chosen only where the request has no place without them. If
+        the fleet changes between two parts, chosen nodes are those of the moment at which it was asked.
         """
         answers, key = self._remembered().answers, self._key(request)
         if key not in answers:
-            answer = self._solve(request)
+            answer = yield from self._solve(request)
             answers[key] = answer if isinstance(answer, Placed) else answer()
         return answers[key]
 
-    def find(self, request: Request) -> Placed | None:
-        """The same without an explanation, which may cost more than the choice; None: there is no place."""
+    def find(self, request: Request) -> Generator[None, None, Placed | None]:
+        """Do the same without an explanation, which may cost more than the choice; None: there is no place."""
         failed = self._remembered().failed
         key = self._key(replace(request, given_back=frozenset(), viewer=None))
         if key in failed and request.given_back <= failed[key]:
             return None
-        answer = self._solve(request)
+        answer = yield from self._solve(request)
         if isinstance(answer, Placed):
             return answer
         if len(failed) >= MAX_FAILED:
@@ -169,46 +153,66 @@ class Space:
         asks = request.job_uid if self._fleet.nodes_of(request.job_uid) else ""
         return asks, request.needs.profile, tuple(request.needs.avoid.items()), _asked(request)
 
-    def _solve(self, request: Request) -> Placed | Callable[[], NotPlaced]:
-        answer = self._choose(request)
+    def _solve(self, request: Request) -> Generator[None, None, Placed | Callable[[], NotPlaced]]:
+        answer = yield from self._choose(request)
         if not isinstance(answer, Placed) and _may_use_last(self._fleet, request):
-            return self._choose(request.with_last())
+            return (yield from self._choose(request.with_last()))
         return answer
 
-    def _choose(self, request: Request) -> Placed | Callable[[], NotPlaced]:
-        """The nodes for a request, or what explains why there are none."""
+    def _choose(self, request: Request) -> Generator[None, None, Placed | Callable[[], NotPlaced]]:
+        """Return the nodes for a request, or what explains why there are none."""
         fleet = self._fleet
+        tree, candidates = yield from self._candidates(request)
         unknown = unknown_level(fleet, request.required, request.preferred)
         if unknown:
             text = f"{unknown!r} is no longer a level of this fleet's FleetPolicy"
             return partial(NotPlaced, UNKNOWN_TOPOLOGY_LEVEL, text)
-        tree, candidates = self._candidates(request)
-        if not indivisible(request) and (chosen := find_nodes(request, candidates, self._knapsack(request))):
-            return Placed(chosen.nodes, chosen.spares)
+        if not indivisible(request):
+            # It pauses only where it finds nodes, so what explains that there are none is of one moment.
+            chosen = yield from find_nodes(request, candidates, self._knapsack(request))
+            if chosen is not None:
+                return Placed(chosen.nodes, chosen.spares)
         return partial(not_placed, request, candidates, tree, fleet)
 
     def _knapsack(self, request: Request) -> Knapsack:
         shape, levels = Shape(request.segment_size, request.spares), len(self._fleet.policy.topology.levels)
         return self._fleet.derived((Knapsack, shape), lambda _: Knapsack(levels, shape))
 
-    def reservation(self, request: Request) -> tuple[str, ...]:
-        """The free nodes to hold back for a request that has no place; see `muster.placement.reservation`."""
+    def reservation(self, request: Request) -> Generator[None, None, tuple[str, ...]]:
+        """Return the free nodes to hold back for a request that has no place; see `muster.placement.reservation`."""
         reservations, key = self._remembered().reservations, self._key(request)
         if key not in reservations:
-            reservations[key] = self._reservation(request)
+            reservations[key] = yield from self._reservation(request)
         return reservations[key]
 
-    def _reservation(self, request: Request) -> tuple[str, ...]:
-        if unknown_level(self._fleet, request.required) or indivisible(request):
+    def _reservation(self, request: Request) -> Generator[None, None, tuple[str, ...]]:
+        if indivisible(request):
             return ()
-        _, candidates = self._candidates(request.with_last() if _may_use_last(self._fleet, request) else request)
-        return nodes_to_reserve(request, candidates)
+        if _may_use_last(self._fleet, request):
+            request = request.with_last()
+        _, candidates = yield from self._candidates(request)
+        return () if unknown_level(self._fleet, request.required) else nodes_to_reserve(request, candidates)
 
-    def _candidates(self, request: Request) -> tuple[Tree, CandidateNodes]:
+    def _candidates(self, request: Request) -> Generator[None, None, tuple[Tree, CandidateNodes]]:
+        """Return the nodes that a request can choose from, all as they are at one moment.
+
+        If the fleet changes between two parts they are made again, the last time without a pause.
+        """
+        for _ in range(MAX_TRIES):
+            version, parts = self._fleet.version, self._candidates_in_parts(request)
+            while self._fleet.version == version:
+                try:
+                    next(parts)
+                except StopIteration as made:
+                    candidates: tuple[Tree, CandidateNodes] = made.value
+                    return candidates
+                yield
+        return at_once(self._candidates_in_parts(request))
+
+    def _candidates_in_parts(self, request: Request) -> Generator[None, None, tuple[Tree, CandidateNodes]]:
         tree = self._tree(request.needs)
-        reduced, depth = self._less_given(tree), _depth(self._fleet, request.required)
-        given = GivenNodes(self._given, reduced.usable, reduced.held)
-        return tree, candidate_nodes(self._fleet, tree, reduced.root, given, request, depth)
+        reduced, depth = (yield from self._less_given(tree)), _depth(self._fleet, request.required)
+        return tree, (yield from candidate_nodes(self._fleet, tree, reduced.root, reduced.given, request, depth))
 
     def _tree(self, needs: Requirements) -> Tree:
         tree = self._trees.get(needs.profile)
@@ -217,24 +221,25 @@ class Space:
         tree.follow()
         return tree
 
-    def _less_given(self, tree: Tree) -> _Reduced:
-        reduced = self._reduced.get(id(tree.root)) or _Reduced(tree.root, tree.root, 0, Counter(), ())
-        if reduced.applied == len(self._order):
-            return reduced
-        states = map(tree.eligibility.get, self._order[reduced.applied :])
-        usable = [state for state in states if state is not None and state.suitable]
-        root = reduced.root.changed([Change(state.path, gone=state.entry) for state in usable if not state.why])
-        counts = reduced.usable + Counter([self._given[state.entry.name] for state in usable])
-        held = (*reduced.held, *[state.entry.name for state in usable if state.why])
-        if len(self._reduced) >= MAX_REDUCED_ROOTS:
-            self._reduced.clear()
-        reduced = self._reduced[id(tree.root)] = _Reduced(tree.root, root, len(self._order), counts, held)
+    def _less_given(self, tree: Tree) -> Generator[None, None, _Reduced]:
+        reduced = self._reduced.get(id(tree.root)) or _Reduced(tree.root, tree.root, 0, GivenNodes(self._given))
+        while reduced.applied < len(self._order):
+            names = self._order[reduced.applied : reduced.applied + PART]
+            usable = [state for state in map(tree.eligibility.get, names) if state is not None and state.suitable]
+            root = reduced.root.changed([Change(state.path, gone=state.entry) for state in usable if not state.why])
+            given = reduced.given.with_more(usable)
+            if len(self._reduced) >= MAX_REDUCED_ROOTS:
+                self._reduced.clear()
+            reduced = _Reduced(tree.root, root, reduced.applied + len(names), given)
+            self._reduced[id(tree.root)] = reduced
+            if len(names) == PART:
+                yield
         return reduced
 
 
 def solve(fleet: Fleet, request: Request) -> Placed | NotPlaced:
     """Choose nodes for one request alone, deterministically."""
-    return Space(fleet).solve(request)
+    return at_once(Space(fleet).solve(request))
 
 
 def prepare_trees(fleet: Fleet, request: Request) -> Iterator[None]:
@@ -250,4 +255,4 @@ def _may_use_last(fleet: Fleet, request: Request) -> bool:
 
 def _depth(fleet: Fleet, level: str | None) -> int:
     names = [level.name for level in fleet.policy.topology.levels]
-    return names.index(level) + 1 if level else 0
+    return names.index(level) + 1 if level in names else 0

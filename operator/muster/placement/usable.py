@@ -9,6 +9,7 @@ from muster.placement.candidates import GivenNodes, candidate_nodes
 from muster.placement.domain import Path
 from muster.placement.explain import indivisible
 from muster.placement.fleet_index import NodeEligibility
+from muster.placement.parts import at_once
 from muster.placement.request import Request
 from muster.placement.space import unknown_level
 from muster.placement.tree import Tree
@@ -24,7 +25,7 @@ def usable_nodes(fleet: Fleet, request: Request) -> Mapping[Path, Sequence[NodeE
     names = [level.name for level in fleet.policy.topology.levels]
     depth = names.index(request.required) + 1 if request.required else 0
     tree = Tree.up_to_date(fleet, request.needs)
-    candidates = candidate_nodes(fleet, tree, tree.root, GivenNodes(), request, depth)
+    candidates = at_once(candidate_nodes(fleet, tree, tree.root, GivenNodes(), request, depth))
     usable: dict[Path, list[NodeEligibility]] = {start.path: [] for start in candidates.starts}
     for name, node in tree.eligibility.items():
         domain = usable.get(node.path[:depth]) if node.suitable and name not in candidates.barred else None

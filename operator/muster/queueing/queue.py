@@ -33,7 +33,7 @@ from muster.placement.names import (
     visible_name,
 )
 from muster.placement.reasons import NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL
-from muster.placement.space import Space
+from muster.placement.space import Space, prepare_trees
 from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits, OverLimit
@@ -119,7 +119,7 @@ def plan_steps(
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
     Args:
-        fleet: the fleet. If it changes between two steps, each answer is for the fleet at the moment of its step.
+        fleet: the fleet. If it changes between two steps, each answer is for the fleet as it was at one of them.
         waiting: the queue, in any order.
         limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
         held: nodes that count for a namespace's limit now; a gang that waits for a replacement counts with its whole
@@ -248,8 +248,8 @@ class _Planner:
     def _answer(self, job: WaitingJob) -> Generator[None, None, Placed | NotPlaced]:
         if job.namespace in self._closed and not job.replacement:
             return self._closed[job.namespace]
-        yield from self._space.prepare(job.request)
-        answer = (self._unreserved if job.preemptible else self._space).solve(job.request)
+        yield from prepare_trees(self._fleet, job.request)
+        answer = yield from (self._unreserved if job.preemptible else self._space).solve(job.request)
         if isinstance(answer, NotPlaced) and answer.reason in _HOPELESS:
             return answer
         over_limit = self._limits.refusal(job, answer)
@@ -273,9 +273,9 @@ class _Planner:
         answer = yield from self._preempting(job, answer)
         if isinstance(answer, WaitingForPreemption | OverQuota):
             return answer
-        behind = self._behind(job, answer)
+        behind = yield from self._behind(job, answer)
         yield
-        over_quota = self._reserve(job, answer)
+        over_quota = yield from self._reserve(job, answer)
         if over_quota is None and job.expected_seconds is not None:
             self.may_pass.append(job)
         return over_quota or behind or answer
@@ -292,7 +292,7 @@ class _Planner:
             return None
         avoid = {node: reserved_refusal(name) for name in lacking for node in lenders[name].nodes}
         needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
-        answer = self._unreserved.find(replace(job.request, needs=needs))
+        answer = yield from self._unreserved.find(replace(job.request, needs=needs))
         if answer is None:
             return None
         chosen = (*answer.nodes, *answer.spares)
@@ -314,12 +314,15 @@ class _Planner:
         for space in (self._space, self._unreserved):
             space.reserve_nodes(chosen, promised_refusal(job.name))
 
-    def _reserve(self, job: WaitingJob, answer: NotPlaced) -> OverQuota | None:
+    def _reserve(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, OverQuota | None]:
         """Reserve nodes for a job without a place, and return None.
 
         Where a quota allows fewer than would be kept from other jobs, none is reserved; returns that quota's refusal.
         """
-        kept = self._space.reservation(replace(job.request, given_back=self._preemption.owing(job)))
+        owing = self._preemption.owing(job)
+        yield
+        kept = yield from self._space.reservation(replace(job.request, given_back=owing))
+        yield
         over_quota = self._quotas.refusal(job, answer, kept)
         if over_quota is not None:
             return over_quota
@@ -329,6 +332,7 @@ class _Planner:
         free = self._note_reserved(job, kept)
         offer = self._offers.get(job.job_uid, _LENDS_NOTHING)
         self._lenders[job.name] = offer._replace(nodes=offer.nodes.union(free))
+        yield
         self._note_lent(job, kept)
         return None
 
@@ -340,18 +344,24 @@ class _Planner:
         return free
 
     def _note_lent(self, job: WaitingJob, kept: Iterable[str]) -> None:
-        times = [self._preemption.lent_until(self._fleet.holders(name), job) for name in kept]
-        lent = [time for time in times if time is not None]
-        self.of_last.lent = LentNodes(len(lent), max(lent)) if lent else None
+        counts = Counter(map(self._fleet.holders, kept))
+        until = {holders: self._preemption.lent_until(holders, job) for holders in counts}
+        lent = {holders: time for holders, time in until.items() if time is not None}
+        nodes = sum(counts[holders] for holders in lent)
+        self.of_last.lent = LentNodes(nodes, max(lent.values())) if lent else None
 
     def _preempting(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, NotPlaced]:
         """Return the answer of a job that starts once other jobs have given way; where that would not help, the answer
         that counts what is lent to them as free."""
         preemption, nodes_of = self._preemption, self._fleet.nodes_of
-        lent = preemption.in_order(self._not_all_reserved(preemption.owing_now(job)))
+        owing = preemption.owing_now(job)
+        yield
+        lent = preemption.in_order(self._not_all_reserved(owing))
+        yield
         way = yield from self._best_way(job, lent)
         if way is None:
-            return self._answer_without(job, lent) or answer
+            return (yield from self._answer_without(job, lent)) or answer
+        yield
         chosen, giving = way
         if not giving:  # nodes have become free meanwhile: the next plan finds them
             return answer
@@ -362,7 +372,8 @@ class _Planner:
         self.of_last.preempts_from = None
         self._note_reserved(job, chosen)
         holders = {uid: preemption.holder(uid) for uid in giving}
-        asked = frozenset(uid for uid in giving if {*nodes_of(uid)}.intersection(chosen) - holders[uid].old_nodes)
+        chosen_nodes = frozenset(chosen)
+        asked = frozenset(uid for uid in giving if chosen_nodes.intersection(nodes_of(uid)) - holders[uid].old_nodes)
         preemption.preempt(asked, job)
         names = Counter(visible_name(holder.name, job.request.viewer) for holder in holders.values())
         message = (
@@ -371,9 +382,11 @@ class _Planner:
         )
         return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
 
-    def _answer_without(self, job: WaitingJob, lent: Sequence[str]) -> NotPlaced | None:
+    def _answer_without(self, job: WaitingJob, lent: Sequence[str]) -> Generator[None, None, NotPlaced | None]:
         """Return why a job would have no place if all gave way whose nodes are lent; None where none are."""
-        answer = self._space.solve(replace(job.request, given_back=frozenset(lent))) if lent else None
+        if not lent:
+            return None
+        answer = yield from self._space.solve(replace(job.request, given_back=frozenset(lent)))
         return answer if isinstance(answer, NotPlaced) else None
 
     def _victims(self, job: WaitingJob) -> list[str]:
@@ -414,10 +427,10 @@ class _Planner:
         for job in self._blocked:
             yield
             given_back = self._preemption.owing_now(job) | way.giving
-            if space.find(replace(job.request, given_back=given_back)) is not None:
+            if (yield from space.find(replace(job.request, given_back=given_back))) is not None:
                 return True
             given_back |= self._preemption.owing(job)
-            kept = space.reservation(replace(job.request, given_back=given_back))
+            kept = yield from space.reservation(replace(job.request, given_back=given_back))
             if not set(kept).isdisjoint(way.chosen):
                 return True
             space.reserve_nodes(kept, reserved_refusal(job.name))
@@ -445,7 +458,7 @@ class _Planner:
         if not candidates:
             return None
         least, most = 1, 1
-        while (way := self._find_with(job, candidates[:most])) is None:
+        while (way := (yield from self._find_with(job, candidates[:most]))) is None:
             yield
             if most >= len(candidates):
                 return None
@@ -454,28 +467,28 @@ class _Planner:
         while least < most:
             yield
             middle = (least + most) // 2
-            fewer = self._find_with(job, candidates[:middle])
+            fewer = yield from self._find_with(job, candidates[:middle])
             if fewer is None:
                 least = middle + 1
             else:
                 most, way = middle, fewer
         for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
             yield
-            way = self._find_with(job, way.giving - {uid}) or way
+            way = (yield from self._find_with(job, way.giving - {uid})) or way
         return way
 
-    def _find_with(self, job: WaitingJob, giving: Collection[str]) -> _Way | None:
+    def _find_with(self, job: WaitingJob, giving: Collection[str]) -> Generator[None, None, _Way | None]:
         """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""
-        answer = self._space.find(replace(job.request, given_back=frozenset(giving)))
+        answer = yield from self._space.find(replace(job.request, given_back=frozenset(giving)))
         if answer is None:
             return None
         chosen = (*answer.nodes, *answer.spares)
         holders = frozenset[str]().union(*map(self._fleet.holders, chosen))
         return _Way(chosen, holders.intersection(giving))
 
-    def _behind(self, job: WaitingJob, answer: NotPlaced) -> Behind | None:
+    def _behind(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, Behind | None]:
         """The answer of a job that would have its nodes if none were reserved; None for any other job."""
-        free = self._free_without_reservations(job) if self._reserved else ()
+        free = (yield from self._free_without_reservations(job)) if self._reserved else ()
         if not free:
             return None
         viewer = job.request.viewer
@@ -493,10 +506,10 @@ class _Planner:
         may_pass = job.expected_seconds is not None
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for), may_pass, job.replacement)
 
-    def _free_without_reservations(self, job: WaitingJob) -> tuple[str, ...]:
+    def _free_without_reservations(self, job: WaitingJob) -> Generator[None, None, tuple[str, ...]]:
         """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""
         if job.request.segment_size == 1:  # the count decides, which costs less than an answer
-            free = self._unreserved.reservation(job.request)
+            free = yield from self._unreserved.reservation(job.request)
             return free if len(free) >= job.needs else ()
-        answer = self._unreserved.find(job.request)
+        answer = yield from self._unreserved.find(job.request)
         return (*answer.nodes, *answer.spares) if answer is not None else ()

@@ -9,6 +9,7 @@ from tests.unit.placement.streams import a_fleet_of, free_of
 
 from muster.placement.eligibility import reluctance
 from muster.placement.names import reserved_refusal
+from muster.placement.parts import at_once
 from muster.placement.request import Request
 from muster.placement.space import Space, solve
 from muster.placement.where import domain_counts, domain_path
@@ -19,7 +20,7 @@ from muster.world.queuedecision import NotPlaced, Placed
 def answer_of(case: Case, fleet: Fleet | None = None) -> Placed | NotPlaced:
     space = Space(case.fleet if fleet is None else fleet)
     space.reserve_nodes(case.taken, reserved_refusal("default/big"))
-    return space.solve(case.request)
+    return at_once(space.solve(case.request))
 
 
 def reached(case: Case, answer: Placed) -> Best:

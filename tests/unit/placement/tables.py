@@ -6,6 +6,7 @@ from tests.unit.placement.cases import NEEDS
 from tests.unit.placement.streams import a_fleet_of, domains
 
 from muster.placement.knapsack import Knapsack
+from muster.placement.parts import at_once
 from muster.placement.points import Room, Shape
 from muster.placement.request import Request
 from muster.placement.space import solve
@@ -28,7 +29,7 @@ def costs_what_the_tables_say(random: Random) -> None:
     segments = random.randint(1, max(1, len(fleet.nodes) // size // 2))
     wanted = Room(segments, segments * size + spares)
     knapsack = Knapsack(levels, Shape(size, spares))
-    cost = knapsack.best(Tree.up_to_date(fleet, NEEDS).root, wanted)
+    cost = at_once(knapsack.best(Tree.up_to_date(fleet, NEEDS).root, wanted))
     answer = solve(fleet, Request(segments * size, NEEDS, "me", segment_size=size, spares=spares))
     assert isinstance(answer, Placed) == (cost is not None)
     if isinstance(answer, Placed) and cost is not None:

@@ -1,7 +1,6 @@
 """What is chosen costs what the tables say, however few choices are followed. Nightly there are ten times as many
 fleets (tests/unit/nightly/placement/test_knapsack.py)."""
 
-from collections.abc import Generator
 from random import Random
 
 import pytest
@@ -11,13 +10,11 @@ from tests.unit.placement.tables import costs_what_the_tables_say
 
 from muster.placement.allot import Site, allot
 from muster.placement.domain import Domain, Entry
-from muster.placement.knapsack import Choice, Knapsack, Singles, Table
+from muster.placement.knapsack import Choice, Knapsack, Singles
 from muster.placement.natural import natural
+from muster.placement.parts import at_once
 from muster.placement.points import Room, Shape
-from muster.placement.request import Request
-from muster.placement.space import Space, prepare_trees
 from muster.placement.tree import Tree
-from muster.world.queuedecision import Placed
 
 
 def test_the_choice_costs_what_the_tables_say() -> None:
@@ -38,8 +35,8 @@ def test_a_small_request_makes_no_table_of_a_large_one_wider(spares: int) -> Non
 
 def points_of(knapsack: Knapsack, root: Domain, nodes: int) -> int:
     """The number of points in the table that answers a request for so many nodes."""
-    assert knapsack.best(root, Room(nodes, nodes + knapsack.shape.spares)) is not None
-    return sum(map(len, knapsack.table(root, nodes, nodes).sums))
+    assert at_once(knapsack.best(root, Room(nodes, nodes + knapsack.shape.spares))) is not None
+    return sum(map(len, at_once(knapsack.table(root, nodes, nodes)).sums))
 
 
 def test_what_was_asked_before_changes_no_answer() -> None:
@@ -54,33 +51,7 @@ def test_what_was_asked_before_changes_no_answer() -> None:
         for _ in range(12):
             segments = random.randint(1, root.free)
             room = Room(segments, segments * shape.segment_size + shape.spares)
-            assert asked.best(root, room) == Knapsack(levels, shape).best(root, room)
-
-
-def test_tables_are_made_in_parts_before_an_answer_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    added: list[Domain] = []
-    make_table = Knapsack.make_table
-
-    def noted(self: Knapsack, domain: Domain, low: int, high: int) -> Generator[None, None, Table]:
-        steps = make_table(self, domain, low, high)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as made:
-                table: Table = made.value
-                return table
-            added.append(domain)
-            yield
-
-    fleet, _ = a_fleet_of(Random(0))
-    space, request = Space(fleet), Request(len(fleet.nodes) // 2, NEEDS, "job", spares=2)
-    list(prepare_trees(fleet, request))
-    trees = len(list(prepare_trees(fleet, request)))
-    monkeypatch.setattr(Knapsack, "make_table", noted)
-    assert len(list(space.prepare(request))) > trees + 5
-    added.clear()
-    assert isinstance(space.solve(request), Placed)
-    assert added == []
+            assert at_once(asked.best(root, room)) == at_once(Knapsack(levels, shape).best(root, room))
 
 
 def test_of_tables_that_are_made_in_turns_none_is_wrong() -> None:
@@ -88,14 +59,14 @@ def test_of_tables_that_are_made_in_turns_none_is_wrong() -> None:
         random = Random(seed)
         root = Tree.up_to_date(a_fleet_of(random)[0], NEEDS).root
         knapsack, wanted = Knapsack(3, Shape(1, 0)), [random.randint(1, root.free) for _ in range(4)]
-        steps = [knapsack.make_table(root, count, count) for count in wanted]
+        steps = [knapsack.table(root, count, count) for count in wanted]
         while steps:
             turn = random.choice(steps)
             if next(turn, True):
                 steps.remove(turn)
         for count in wanted:
             room = Room(count, count)
-            assert knapsack.best(root, room) == Knapsack(3, Shape(1, 0)).best(root, room)
+            assert at_once(knapsack.best(root, room)) == at_once(Knapsack(3, Shape(1, 0)).best(root, room))
 
 
 def test_numbers_in_names() -> None:

@@ -9,6 +9,7 @@ from tests.unit.placement.test_space import ask, tree
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.placement.eligibility import IN_USE, Requirements
 from muster.placement.names import reserved_refusal
+from muster.placement.parts import at_once
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space
 from muster.world.fleet import Exclusion, Fleet, KnownAges
@@ -43,7 +44,7 @@ SIDE_BY_SIDE = "2 at a time in one domain of the innermost level"
 def answer(fleet: Fleet, request: Request, taken: tuple[str, ...] = ()) -> NotPlaced:
     space = Space(fleet)
     space.reserve_nodes(taken, reserved_refusal("default/big"))
-    found = space.solve(request)
+    found = at_once(space.solve(request))
     assert isinstance(found, NotPlaced), found
     return found
 

@@ -13,6 +13,7 @@ from tests.unit.placement.test_space import NEEDS, ask
 from tests.unit.queueing.builders import tree
 
 from muster.placement.names import promised_refusal
+from muster.placement.parts import at_once
 from muster.placement.request import Broken, Request
 from muster.placement.space import Space, solve
 from muster.world.fleet import Fleet
@@ -21,16 +22,16 @@ from muster.world.queuedecision import NotPlaced, Placed
 
 def racks(fleet: Fleet, request: Request) -> dict[str, int]:
     """The number of reserved nodes by rack."""
-    return dict(Counter(name.rsplit("-", 1)[0] for name in Space(fleet).reservation(request)))
+    return dict(Counter(name.rsplit("-", 1)[0] for name in at_once(Space(fleet).reservation(request))))
 
 
 def test_without_segments_it_is_all_that_can_be_used_in_the_best_domain() -> None:
     space = Space(BUSY)
-    assert space.reservation(ask(4, required="rack")) == ("b1-r2-0", "b1-r2-2", "b1-r2-3")
-    assert space.reservation(ask(5, required="rack")) == ()
-    assert len(space.reservation(ask(8))) == 5
+    assert at_once(space.reservation(ask(4, required="rack"))) == ("b1-r2-0", "b1-r2-2", "b1-r2-3")
+    assert at_once(space.reservation(ask(5, required="rack"))) == ()
+    assert len(at_once(space.reservation(ask(8)))) == 5
     space.reserve_nodes(("b1-r2-0", "b1-r2-2"), promised_refusal("default/other"))
-    assert space.reservation(ask(4, required="rack")) == ("b1-r1-1", "b1-r1-3")
+    assert at_once(space.reservation(ask(4, required="rack"))) == ("b1-r1-1", "b1-r1-3")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_of_all_choices_of_racks_as_few_nodes_are_missing_as_can_be(sizes: list[
         if sum(choice) == count
     ]
     most = max(found, default=0)
-    assert len(Space(fleet).reservation(request)) == most
+    assert len(at_once(Space(fleet).reservation(request))) == most
     assert isinstance(solve(fleet, request), Placed) == (most == request.count)
 
 
@@ -104,7 +105,7 @@ def test_whatever_others_do_with_the_rest_the_request_starts_in_time(seed: int) 
         return
     reserved, ticks = 0, 0
     while isinstance(solve(fleet, request), NotPlaced):
-        kept = Space(fleet).reservation(request)
+        kept = at_once(Space(fleet).reservation(request))
         assert reserved <= len(kept) < request.count + spares
         reserved = len(kept)
         for name in fleet.nodes:

@@ -8,6 +8,7 @@ from tests.unit.queueing.builders import tree, wants
 from tests.unit.queueing.planned import plan
 
 from muster.placement.names import promised_refusal
+from muster.placement.parts import at_once
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
 from muster.queueing.queue import Behind, order
@@ -94,10 +95,10 @@ def who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> None:
     for job in queue:
         answer = found[job.job_uid]
         if isinstance(answer, Behind):
-            assert isinstance(space.solve(job.request), Placed)
+            assert isinstance(at_once(space.solve(job.request)), Placed)
             before = {other.name for other in queue[: queue.index(job)] if not taken(found[other.job_uid])}
             assert set(answer.reserved_for) <= before
             assert all(answer.reserved_for.values())
         elif isinstance(answer, NotPlaced) and not isinstance(answer, OverLimit):
-            assert isinstance(space.solve(job.request), NotPlaced)
+            assert isinstance(at_once(space.solve(job.request)), NotPlaced)
         space.reserve_nodes(taken(answer), promised_refusal("default/big"))

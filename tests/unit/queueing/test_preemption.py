@@ -1,7 +1,7 @@
 """Which jobs give way to which, and how many: lent nodes, and nodes of jobs of lower priority. One row each."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -431,7 +431,7 @@ def test_a_long_queue_tries_few_jobs_for_each(monkeypatch: pytest.MonkeyPatch) -
     tried: list[int] = []
     solve = Space.solve
 
-    def noted(self: Space, request: Request) -> Placed | NotPlaced:
+    def noted(self: Space, request: Request) -> Generator[None, None, Placed | NotPlaced]:
         tried.append(len(request.given_back))
         return solve(self, request)
 

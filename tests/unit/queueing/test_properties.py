@@ -23,6 +23,7 @@ from tests.unit.queueing.drawn_queues import (
 )
 
 from muster.placement.eligibility import refusal
+from muster.placement.parts import at_once
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import OverLimit
@@ -106,7 +107,7 @@ def test_a_job_that_waits_loses_no_free_node_of_its_best_domain(case: Case, coun
     found = case.answers([first, *case.waiting])
     if not taken(found[first.job_uid]):
         kept = (
-            set(Space(case.fleet).reservation(first.request))
+            set(at_once(Space(case.fleet).reservation(first.request)))
             if not isinstance(found[first.job_uid], OverLimit)
             else set()
         )

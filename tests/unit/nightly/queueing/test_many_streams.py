@@ -3,6 +3,7 @@
 from statistics import mean
 
 import pytest
+from tests.unit.queueing.short_streams import reserves_nothing
 from tests.unit.queueing.stream import LONGEST, Outcome, check, played
 
 from muster.placement.space import Space
@@ -15,7 +16,7 @@ def test_every_large_gang_starts_in_time_over_many_fleets(load: float, monkeypat
     for outcome in outcomes:
         check(outcome)
     print(f"\n{row(load, 'yes', outcomes)}")
-    monkeypatch.setattr(Space, "reservation", lambda *_: ())
+    monkeypatch.setattr(Space, "reservation", reserves_nothing)
     print(row(load, "no", [played(seed, 400, load) for seed in range(100, 120)]))
 
 
