@@ -481,7 +481,10 @@ class Cluster:
         return job_pods
 
     def quotas_of(self, namespace: str) -> NamespaceQuotas:
-        """The ResourceQuotas of a namespace, and what its jobs that have nodes use of them."""
+        """The ResourceQuotas of a namespace, and what its jobs that have nodes use of them.
+
+        What a job uses is worked out when it is asked for: there may be thousands.
+        """
         quotas = [quota for quota in self.quotas.store.by_index(namespace) if quota.hard]
         if len(quotas) > MAX_QUOTAS or sum(len(quota.hard) for quota in quotas) > MAX_QUOTA_NAMES:
             problem = (
@@ -490,8 +493,8 @@ class Cluster:
                 "Delete or merge some"
             )
             return NamespaceQuotas([QuotaView(namespace, "", "", 0, hard={PODS: 0}, problem=problem)])
-        uids = self._uids.get(namespace, ()) if quotas else ()
-        return NamespaceQuotas(quotas, [held for uid in uids for held in self._held_by(namespace, uid)])
+        uids = list(self._uids.get(namespace, ())) if quotas else []
+        return NamespaceQuotas(quotas, (held for uid in uids for held in self._held_by(namespace, uid)))
 
     def _held_by(self, namespace: str, uid: str) -> Iterable[Held]:
         nodes = self.fleet.nodes_of(uid)

@@ -257,6 +257,7 @@ class _Planner:
             if over_limit.ever:
                 self._limits.reserve(job)
             return over_limit
+        yield from self._quotas.prepare(job)
         chosen = (*answer.nodes, *answer.spares) if isinstance(answer, Placed) else ()
         over_quota = self._quotas.refusal(job, answer, chosen)
         if over_quota is not None:

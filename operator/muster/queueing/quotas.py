@@ -8,7 +8,7 @@ its node whole, whatever part of it its pod asks for.
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from muster.queueing.phrases import more_text
@@ -19,6 +19,7 @@ from muster.world.queuedecision import NotPlaced, Placed
 from muster.world.quotas import REQUESTS, QuotaClaim, QuotaView, base_of
 
 QUOTA_EXCEEDED = "QuotaExceeded"
+PART = 64  # jobs that are counted in one go: each may fall under many quotas
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -71,10 +72,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceQuotas:
-    """The ResourceQuotas of a namespace, and the jobs that hold nodes in it."""
+    """The ResourceQuotas of a namespace, and the jobs that hold nodes in it, each worked out when it is asked for."""
 
     quotas: Collection[QuotaView] = ()
-    held: Collection[Held] = ()
+    held: Iterable[Held] = ()
 
 
 @dataclass(slots=True)
@@ -96,6 +97,13 @@ class _Room:
         yield from (
             resource for resource in claim.usage if resource in self.quota.hard and resource not in self.accelerators
         )
+
+    def note(self, job: Held) -> None:
+        """Count what a job holds that the quota does not count as used."""
+        if job.claim.may_fall_under(self.quota):  # what it holds is never counted for less
+            for resource in self.resources(job.claim):
+                amount = job.accelerators if resource in self.accelerators else job.podless * job.claim.usage[resource]
+                self.beyond[resource] += amount
 
     def used(self, resource: str) -> int:
         return self.quota.used.get(resource, 0) + self.beyond[resource]
@@ -120,6 +128,19 @@ class Quotas:
         self._accelerator = fleet.policy.accelerator_resource
         self._rooms: dict[str, list[_Room]] = {}
         self._sizes: list[int] | None = None
+
+    def prepare(self, job: WaitingJob) -> Iterator[None]:
+        """Open the account of the job's namespace, in parts; it is needed for all else about the job."""
+        if job.claim is None or job.namespace in self._rooms:
+            return
+        opened = self._of(job.namespace)
+        rooms = [_Room(quota, [name for name in quota.hard if self._is_accelerator(name)]) for quota in opened.quotas]
+        for number, held in enumerate(opened.held, start=1):
+            for room in rooms:
+                room.note(held)
+            if number % PART == 0:
+                yield
+        self._rooms[job.namespace] = rooms
 
     def refusal(self, job: WaitingJob, answer: Placed | NotPlaced, chosen: Collection[str] = ()) -> OverQuota | None:
         """The refusal by the quota that leaves the job the fewest nodes, or None if all quotas have room for what
@@ -171,24 +192,10 @@ class Quotas:
         """The quotas that the job's pods fall under, each with a resource of it that they use."""
         if job.claim is None:
             return
-        rooms = self._rooms.get(job.namespace)
-        if rooms is None:
-            of_namespace = self._of(job.namespace)
-            rooms = self._rooms[job.namespace] = [self._room(quota, of_namespace.held) for quota in of_namespace.quotas]
-        for room in rooms:
+        for room in self._rooms[job.namespace]:
             if job.claim.falls_under(room.quota):
                 for resource in room.resources(job.claim):
                     yield room, resource
-
-    def _room(self, quota: QuotaView, held: Collection[Held]) -> _Room:
-        room = _Room(quota, [name for name in quota.hard if self._is_accelerator(name)])
-        for job in held:
-            if not job.claim.may_fall_under(quota):  # what it holds is never counted for less
-                continue
-            for resource in room.resources(job.claim):
-                amount = job.accelerators if resource in room.accelerators else job.podless * job.claim.usage[resource]
-                room.beyond[resource] += amount
-        return room
 
     def _needed(self, job: WaitingJob, resource: str, chosen: Collection[str]) -> int:
         if not self._is_accelerator(resource):

@@ -26,7 +26,7 @@ from muster.protocol import messages
 from muster.protocol.checks import NODE, READY, CheckAnswer, CheckReport, PassReport, ProbeReport
 from muster.protocol.messages import RankReport, Report
 from muster.queueing.charges import Charges
-from muster.queueing.quotas import NamespaceQuotas
+from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.world import written
 from muster.world.checks import ProbeThreshold
 from muster.world.fleet import Exclusion, SilentShare
@@ -1159,15 +1159,20 @@ def test_heartbeats_are_read_closely_while_a_worker_is_not_as_expected(
 GPUS = "requests.nvidia.com/gpu"
 
 
+def of_quotas(scene: Any) -> tuple[list[QuotaView], list[Held]]:
+    found: NamespaceQuotas = scene.cluster.quotas_of("ns")
+    return list(found.quotas), list(found.held)
+
+
 def test_a_gang_takes_of_quotas_the_pods_that_are_not_there_yet_and_its_nodes_whole(scene: Any, make: Any) -> None:
     job = make.job(workers=3)
     scene.cluster.jobs.store.assume(job)
-    assert scene.cluster.quotas_of("ns") == NamespaceQuotas([], []), "without quotas nothing is worked out"
+    assert of_quotas(scene) == ([], []), "without quotas nothing is worked out"
     quota = QuotaView("ns", "gpus", "q", 4, {GPUS: 24}, {GPUS: 1})
     elsewhere, empty = QuotaView("other", "gpus", "q2", 4, {GPUS: 8}), QuotaView("ns", "services", "q3", 4)
     for each in (quota, elsewhere, empty):
         scene.cluster.quotas.store.assume(each)
-    assert (scene.cluster.quotas_of("ns").quotas, scene.cluster.quotas_of("ns").held) == ([quota], [])
+    assert of_quotas(scene) == ([quota], [])
     for number in range(3):
         scene.cluster.fleet.put_node(NodeView(f"n{number}", f"u{number}", 1, allocatable={"nvidia.com/gpu": 8}))
     scene.cluster.gangs.store.assume(make.gang(job, "p0", "p1", ""))

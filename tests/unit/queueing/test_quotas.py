@@ -12,7 +12,8 @@ from tests.unit.queueing.planned import plan
 
 from muster.placement.eligibility import Requirements
 from muster.queueing import explain
-from muster.queueing.quotas import Held, NamespaceQuotas, OverQuota, amount_text
+from muster.queueing.queue import plan_steps
+from muster.queueing.quotas import PART, Held, NamespaceQuotas, OverQuota, amount_text
 from muster.queueing.remedies import remedies
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -243,6 +244,24 @@ def test_the_message_of_a_namespace_with_more_quotas_than_are_read_says_so() -> 
         "default: there are more than Muster reads"
     )
     assert explain.waiting(job, turn, at(0)).blockers[0].reason == "more ResourceQuotas than Muster reads"
+
+
+def test_what_many_jobs_hold_is_counted_in_parts() -> None:
+    counts = [0]
+
+    def each() -> Iterator[Held]:
+        for _ in range(10 * PART):
+            counts[-1] += 1
+            yield Held(CLAIM, 0, 8)
+
+    quotas = NamespaceQuotas([quota({GPUS: 80 * PART})], each())
+    steps = plan_steps(tree("b1/r1:8"), [counted("a", 1)], {}, {}, quotas=lambda _: quotas)
+    answers = []
+    for step in steps:
+        answers += [step[1].answer] if step else []
+        counts.append(0)
+    assert [answer.reason for answer in answers] == ["QuotaExceeded"]
+    assert (sum(counts), max(counts)) == (10 * PART, PART)
 
 
 @pytest.mark.parametrize(
