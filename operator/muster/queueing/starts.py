@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from muster.placement.domain import Path
-from muster.placement.fleet_index import PART, NodeEligibility
+from muster.placement.fleet_index import NodeEligibility
 from muster.placement.names import visible_name
 from muster.placement.natural import natural
 from muster.placement.reasons import INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED
 from muster.placement.request import Request
 from muster.placement.space import prepare_trees
 from muster.placement.usable import usable_nodes
-from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
+from muster.queueing.ends import PART, EndBasis, JobEnd, RemainingTime
 from muster.queueing.freed import Event, Freed, time_order
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
 from muster.queueing.preemption import LENDS_FREELY_SECONDS, Preemption, WaitingForPreemption
