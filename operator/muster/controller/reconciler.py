@@ -319,7 +319,7 @@ class Reconciler:
         )
         plan = self._plan(key, answers)
         for action in plan.actions:
-            if isinstance(action, CommitGang):  # an estimate may be made before it is on record
+            if isinstance(action, CommitGang) and not needs.held:  # estimates are made before it is on record, too
                 self._set_candidate(world, action.spec, place)
         if any(isinstance(action, CheckTemplate) for action in plan.actions):
             self._queue.undecided.await_check(key)

@@ -629,3 +629,16 @@ async def test_an_estimate_knows_at_once_that_nodes_are_lent(loop: Loop, make: A
     estimated = queue.estimates.by_uid["uid-big"].time
     assert estimated is not None
     assert estimated <= lent_until
+
+
+async def test_a_job_leaves_its_nodes_once_that_is_on_record(loop: Loop, make: Any) -> None:
+    """While the write is refused again and again, a plan still needs the job to leave."""
+    cluster, job = loop.scene.cluster, make.job("small", 1)
+    cluster.fleet.put_node(a_node("n0"))
+    gang = make.gang(job, "", backfilled=True)
+    cluster.gangs.store.assume(gang)
+    left = gang.spec.model_copy(update={"members": [], "reason": "Preempted"})
+    loop.scene.api.gate = asyncio.Event()
+    loop.add(job, lambda world, _: Plan((CommitGang(left, "10"),)))
+    await loop.until(lambda: loop.scene.api.running == 1)
+    assert not loop.queue.candidates.for_plan().borrowers["uid-small"].leaves
