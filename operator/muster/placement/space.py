@@ -106,7 +106,9 @@ class Space:
         """The same nodes, of which others may then be reserved; it remembers no answer."""
         space = Space(self._fleet)
         space._given, space._order = dict(self._given), list(self._order)
-        space._trees, space._reduced = dict(self._trees), dict(self._reduced)
+        space._trees = dict(self._trees)
+        for base, reduced in self._reduced.items():
+            space._reduced[base] = reduced._replace(given=replace(reduced.given, reasons=space._given))
         return space
 
     def all_reserved(self, nodes: Iterable[str]) -> bool:

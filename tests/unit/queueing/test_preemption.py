@@ -572,6 +572,14 @@ def test_none_leaves_for_nodes_that_a_job_before_would_get() -> None:
     assert leaves_for(fleet, outranked("b1/r1:aacc"), in_a_rack, urgent("u", 2)) == {"c"}
 
 
+def test_it_is_asked_what_each_job_before_would_get() -> None:
+    """Also where the plan has given nodes away before."""
+    fleet = "b1/r1:.xx b1/r2:..x b1/r3:..x b1/r4:aa"
+    starts = wants("starts", 1, priority=30)
+    before = [wants(name, 3, priority=20, required="rack") for name in ("first", "second")]
+    assert leaves_for(fleet, outranked("b1/r4:aa"), starts, *before, urgent("u", 2, required="rack")) == {"a"}
+
+
 @pytest.mark.parametrize(("namespace", "leaves"), [("default", set()), ("third", {"a"})])
 def test_none_leaves_where_a_job_before_waits_for_room_in_its_namespace(namespace: str, leaves: set[str]) -> None:
     """With what it leaves of its namespace's limit that job would start on its nodes."""
