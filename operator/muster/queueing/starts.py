@@ -207,7 +207,7 @@ class _Walk:
 
     def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
         """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
-        limited = self._when_ended(
+        limited = yield from self._when_ended(
             job.namespace, answer.held + sum(answer.kept_for.values()) + answer.adds - answer.limit
         )
         if limited is None:
@@ -229,12 +229,13 @@ class _Walk:
     ) -> StartEstimate:
         return StartEstimate(self._now + timedelta(seconds=last.seconds), reason, lends, nodes)
 
-    def _when_ended(self, namespace: str, nodes: int) -> Freed | None:
+    def _when_ended(self, namespace: str, nodes: int) -> Generator[None, None, Freed | None]:
         """Return when jobs of a namespace that hold so many nodes together have ended; None if it has too few."""
-        ends = [
-            (_GIVEN if uid in self._leaving else self._end_of(uid)[0], len(self._fleet.nodes_of(uid)))
-            for uid in self._holders_in(namespace)
-        ]
+        ends = []
+        for number, uid in enumerate(self._holders_in(namespace), start=1):
+            ends.append((_GIVEN if uid in self._leaving else self._end_of(uid)[0], len(self._fleet.nodes_of(uid))))
+            if number % PART == 0:
+                yield
         for freed, held in sorted(ends, key=lambda end: time_order(end[0])):
             nodes -= held
             if nodes <= 0:

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.lifecycle.builders import a_fleet, a_node, at
 from tests.unit.queueing.builders import queue, tree, wants
+from tests.unit.queueing.planned import plan
 
 from muster.placement.parts import at_once
+from muster.queueing import starts as module
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, Victim
 from muster.queueing.queue import order, plan_steps
@@ -262,6 +264,20 @@ def test_a_limit_has_room_once_jobs_of_the_namespace_end(
     nodes: int, ends: dict[str, float], said: tuple[float | None, str]
 ) -> None:
     assert starts(LIMITED, [wants("job", nodes)], ends, limits={"default": 6}, held={"default": 6}) == {"job": said}
+
+
+def test_the_jobs_of_a_namespace_at_its_limit_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PART", 1)
+    job, asked = wants("job", 2), [0]
+
+    def of_holder(_: str) -> JobEnd:
+        asked[-1] += 1
+        return JobEnd(None, None, "")
+
+    (answer,) = plan(LIMITED, [job], {"default": 6}, {"default": 6}).values()
+    ends = Ends(of_holder, lambda _: RemainingTime(None, None, ""))
+    asked.extend(0 for _ in start_times(LIMITED, [(job, answer.answer)], ends, Preemption(), NOW))
+    assert (sum(asked), max(asked)) == (2, 1)
 
 
 def test_a_limit_alone_may_not_be_what_it_waits_for() -> None:
