@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,11 +26,14 @@ from muster.controller.settings import COLLECT_AFTER
 from muster.placement.eligibility import Requirements
 from muster.placement.names import promised_refusal, reserved_refusal
 from muster.placement.parts import at_once
+from muster.placement.reasons import INSUFFICIENT_NODES
 from muster.placement.request import Request
 from muster.placement.space import Space, prepare_trees, solve
 from muster.placement.where import domain_counts
+from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption
 from muster.queueing.queue import plan_steps
+from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, Refusal, RefusalKind
@@ -233,6 +236,33 @@ def giving_way(runs: int) -> Row:
     return {"nodes": len(fleet.nodes), "case": "plan, none gives way", "size": len(waiting), **figures_of_steps(times)}
 
 
+def beside_many_jobs(runs: int) -> list[Row]:
+    """8,000 jobs of two nodes each, of which half give way, and 1,000 waiting ones: their plan, and when the first
+    start if none of them has a place."""
+    fleet, random = a_large_fleet(LARGE, FILLS[0]), Random(4)
+    names, uids = [*fleet.nodes], [f"runs-{number}" for number in range(8000)]
+    for place, uid in enumerate(uids):
+        fleet.occupy(uid, uid, frozenset(names[2 * place : 2 * place + 2]))
+        fleet.set_name(uid, f"default/{uid}")
+    waiting = []
+    for name in [f"job-{number}" for number in range(1000)]:
+        size = random.choice([1, 4, 16, 64, 256, 512, GANG, 3 * GANG])
+        level = random.choice([None, None, "block", "rack"])
+        request = Request(size, NEEDS, name, required=level, viewer="default")
+        waiting.append(WaitingJob(name, f"default/{name}", "default", 0, QUEUED, request))
+    jobs = {uid: Borrower(f"default/{uid}", QUEUED) for uid in uids[::2]}
+    plans = [timed_steps(plan_steps(fleet, waiting, {}, {}, preemption=Preemption(jobs))) for _ in range(runs)]
+    ends = {uid: JobEnd(QUEUED + timedelta(minutes=place), EndBasis.EXPECTED, "") for place, uid in enumerate(uids)}
+    lasts = Ends(ends.__getitem__, lambda _: RemainingTime(3600.0, EndBasis.EXPECTED, ""))
+    first = [(job, NotPlaced(INSUFFICIENT_NODES, "")) for job in waiting[:MAX_ESTIMATED]]
+    estimates = [timed_steps(start_times(fleet, first, lasts, Preemption(jobs), QUEUED)) for _ in range(runs)]
+    row = {"nodes": len(names)}
+    return [
+        {**row, "case": "plan, half give way", "size": len(waiting), **figures_of_steps(plans)},
+        {**row, "case": "start times", "size": len(first), **figures_of_steps(estimates)},
+    ]
+
+
 def measure(runs: int) -> list[Row]:
     """All rows."""
     rows = [row for fill in FILLS for spares in (0, 2) for row in decisions(fill, spares, runs)]
@@ -241,7 +271,7 @@ def measure(runs: int) -> list[Row]:
         for shape, count in ((SMALL, 400), (LARGE, 60))
         for kind in ("tolerations", "requests", "selectors")
     ]
-    return [*rows, plan(runs), giving_way(min(runs, 3)), *queues]
+    return [*rows, plan(runs), giving_way(min(runs, 3)), *beside_many_jobs(min(runs, 3)), *queues]
 
 
 def streams(count: int) -> str:
