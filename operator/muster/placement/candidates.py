@@ -41,15 +41,16 @@ class GivenNodes:
     refused: Counter[Refusal] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
 
-    def with_more(self, usable: Sequence[NodeEligibility]) -> "GivenNodes":
+    def count(self, usable: Sequence[NodeEligibility]) -> None:
         """Count these nodes, too, which this kind of worker could use."""
         away = [node for node in usable if node.why]
-        return GivenNodes(
-            self.reasons,
-            self.usable + Counter([self.reasons[node.entry.name] for node in usable]),
-            self.refused + Counter([node.why for node in away if node.why]),
-            self.held + Counter(chain.from_iterable(node.holders for node in away)),
-        )
+        self.usable.update([self.reasons[node.entry.name] for node in usable])
+        self.refused.update([node.why for node in away if node.why])
+        self.held.update(chain.from_iterable(node.holders for node in away))
+
+    def copied(self, reasons: Mapping[str, Refusal]) -> "GivenNodes":
+        """The same counts, of nodes that have these reasons: others may then be counted on."""
+        return GivenNodes(reasons, Counter(self.usable), Counter(self.refused), Counter(self.held))
 
     def has_held(self, node: NodeEligibility) -> bool:
         """Whether this node is one of those in `held`."""

@@ -108,7 +108,7 @@ class Space:
         space._given, space._order = dict(self._given), list(self._order)
         space._trees = dict(self._trees)
         for base, reduced in self._reduced.items():
-            space._reduced[base] = reduced._replace(given=replace(reduced.given, reasons=space._given))
+            space._reduced[base] = reduced._replace(given=reduced.given.copied(space._given))
         return space
 
     def all_reserved(self, nodes: Iterable[str]) -> bool:
@@ -229,10 +229,10 @@ class Space:
             names = self._order[reduced.applied : reduced.applied + PART]
             usable = [state for state in map(tree.eligibility.get, names) if state is not None and state.suitable]
             root = reduced.root.changed([Change(state.path, gone=state.entry) for state in usable if not state.why])
-            given = reduced.given.with_more(usable)
+            reduced.given.count(usable)
             if len(self._reduced) >= MAX_REDUCED_ROOTS:
                 self._reduced.clear()
-            reduced = _Reduced(tree.root, root, reduced.applied + len(names), given)
+            reduced = reduced._replace(root=root, applied=reduced.applied + len(names))
             self._reduced[id(tree.root)] = reduced
             if len(names) == PART:
                 yield

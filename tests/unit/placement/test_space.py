@@ -4,8 +4,10 @@ import pytest
 from tests.unit.lifecycle.builders import BLOCK, GPU, RACK, a_fleet, a_node, tainted
 
 from muster.placement.eligibility import Requirements
+from muster.placement.names import reserved_refusal
+from muster.placement.parts import at_once
 from muster.placement.request import Request
-from muster.placement.space import solve, unknown_level
+from muster.placement.space import Space, solve, unknown_level
 from muster.world.fleet import Exclusion, Fleet, Suspicion
 from muster.world.queuedecision import NotPlaced, Placed
 
@@ -245,3 +247,20 @@ class TestTheLastChoice:
         fleet.exclude("b1-r1-0", None)
         assert isinstance(solve(fleet, ask(2)), Placed)
         assert not fleet.has_last_choices
+
+
+def test_what_is_reserved_in_a_copy_is_no_reason_in_the_original() -> None:
+    space, first, second = Space(tree("b1/r1:4")), reserved_refusal("ns/first"), reserved_refusal("ns/second")
+
+    def refused() -> dict[object, int]:
+        answer = at_once(space.solve(ask(4)))
+        assert isinstance(answer, NotPlaced)
+        return {refusal.why: refusal.count for refusal in answer.shortfall.refused} if answer.shortfall else {}
+
+    space.reserve_nodes(["b1-r1-0"], first)
+    assert refused() == {first: 1}
+    copy = space.copied()
+    copy.reserve_nodes(["b1-r1-1"], second)
+    assert at_once(copy.find(ask(3))) is None
+    space.reserve_nodes(["b1-r1-2"], first)
+    assert refused() == {first: 2}
