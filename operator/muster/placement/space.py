@@ -88,7 +88,8 @@ class Space:
         self._fleet = fleet
         self._given: dict[str, Refusal] = {}  # by node, in this order
         self._order: list[str] = []
-        self._trees: dict[object, Tree] = {}  # by profile
+        self._policy = fleet.policy
+        self._trees: dict[object, Tree] = {}  # by profile, for this policy
         self._reduced: dict[int, _Reduced] = {}  # by id of the base
         self._memory = _Memory(None)
 
@@ -106,7 +107,7 @@ class Space:
         """The same nodes, of which others may then be reserved; it remembers no answer."""
         space = Space(self._fleet)
         space._given, space._order = dict(self._given), list(self._order)
-        space._trees = dict(self._trees)
+        space._policy, space._trees = self._policy, dict(self._trees)
         for base, reduced in self._reduced.items():
             space._reduced[base] = reduced._replace(given=reduced.given.copied(space._given))
         return space
@@ -217,6 +218,9 @@ class Space:
         return tree, (yield from candidate_nodes(self._fleet, tree, reduced.root, reduced.given, request, depth))
 
     def _tree(self, needs: Requirements) -> Tree:
+        if self._policy is not self._fleet.policy:
+            self._policy = self._fleet.policy
+            self._trees.clear()
         tree = self._trees.get(needs.profile)
         if tree is None:
             tree = self._trees[needs.profile] = Tree.up_to_date(self._fleet, needs)

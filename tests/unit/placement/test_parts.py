@@ -91,6 +91,16 @@ def test_no_node_is_given_twice_while_the_fleet_changes() -> None:
     assert placed > 20
 
 
+def test_no_node_is_taken_for_what_it_was_under_another_policy() -> None:
+    fleet = a_fleet([a_node("n0"), a_node("n1")], LEVELS)
+    made, request = Space(fleet), Request(1, NEEDS, "job")
+    at_once(made.solve(request))
+    fleet.put_node(a_node("n0", ready=False))
+    assert at_once(made.solve(request)) == Placed(("n1",))
+    fleet.set_policy(a_fleet([], LEVELS[:1]).policy)
+    assert at_once(made.solve(request)) == Placed(("n1",))
+
+
 def test_that_there_is_no_place_is_found_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """So what explains it is of one moment."""
     monkeypatch.setattr(knapsack, "PART", 1)
