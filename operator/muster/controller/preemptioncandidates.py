@@ -37,7 +37,8 @@ class PreemptionCandidates:
         was = self._jobs.pop(key, None)
         if job is not None:
             self._jobs[key] = job_uid, job
-            if isinstance(job, Borrower) and _loan(was) != _loan((job_uid, job)):
+            loan = _loan((job_uid, job))
+            if loan is not None and loan != _loan(was):
                 self.loans_made += 1
             if was is None:
                 self._replan()  # other jobs may have its nodes now
@@ -67,6 +68,6 @@ class PreemptionCandidates:
 
 
 def _loan(held: tuple[str, PreemptionCandidate] | None) -> Loan | None:
-    """Which nodes a job has been lent; None: it has none that are lent."""
+    """Which nodes a job has been lent; None: it has none that are lent, or gives them back."""
     uid, job = held or ("", None)
-    return Loan(uid, job.since) if isinstance(job, Borrower) else None
+    return Loan(uid, job.since) if isinstance(job, Borrower) and not job.leaves else None

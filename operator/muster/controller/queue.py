@@ -30,7 +30,7 @@ from muster.queueing.queue import Failed, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.short_estimates import ShortEstimates
 from muster.queueing.waiting import WaitingJob
-from muster.world.queuedecision import NotPlaced, Placed, QueueDecision
+from muster.world.queuedecision import Backfill, NotPlaced, Placed, QueueDecision
 from muster.world.quotas import QuotaView
 
 # Heartbeats grow old without any watch telling so.
@@ -98,7 +98,7 @@ class Queue:
         if waiting != (entry.waiting if entry else None):
             old = self._decisions.pop(job_uid, None)  # what was promised is the answer to another question
             self._stale.set()
-            if job_uid in self.estimates.by_uid and not _passes(old):
+            if job_uid in self.estimates.by_uid and _backfill(old) is None:
                 self.estimates.outdate()
             if waiting is None:
                 del self._entries[job_uid]
@@ -241,8 +241,9 @@ class Queue:
             if step is not None:
                 uid, decision = step
                 queuefigures.observe_placement(now - began_at)
-                # By a plan that has not deducted what was lent while it was made, none passes: the next one follows.
-                if not _passes(decision) or self.candidates.loans_made == loans_made:
+                # A plan has not deducted what was lent while it was made: by it no job passes that has to leave enough.
+                backfill = _backfill(decision)
+                if backfill is None or not backfill.leaves_enough or self.candidates.loans_made == loans_made:
                     decisions[uid] = _with_backfill_closed(decision, asked[uid], no_backfill)
                 if isinstance(decision.answer, OverQuota):
                     self._without_room.add(asked[uid].namespace)
@@ -273,8 +274,8 @@ class Queue:
         return self._cluster.server_now(datetime.fromtimestamp(self._wall_clock(), UTC))
 
 
-def _passes(decision: QueueDecision | None) -> bool:
-    return decision is not None and isinstance(decision.answer, Placed) and decision.answer.backfill is not None
+def _backfill(decision: QueueDecision | None) -> Backfill | None:
+    return decision.answer.backfill if decision is not None and isinstance(decision.answer, Placed) else None
 
 
 def _with_backfill_closed(

@@ -303,11 +303,12 @@ class _Planner:
         del self._lenders[job.name]
         lent_by = Counter(name for name, offer in lenders.items() for node in chosen if node in offer.nodes)
         lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].lends_seconds for name in lent_by))
-        for name in lent_by.keys() & sooner:
+        besides = lent_by.keys() & sooner
+        for name in besides:
             left = lenders[name].extra_nodes - lent_by[name]
             self._lenders[name] = lenders[name]._replace(extra_nodes=left)
         lent_until = self._preemption.now + timedelta(seconds=lent_seconds)
-        return replace(answer, backfill=Backfill(seconds, lent_until))
+        return replace(answer, backfill=Backfill(seconds, lent_until, leaves_enough=bool(besides)))
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job)

@@ -16,10 +16,12 @@ class Backfill(NamedTuple):
     Attributes:
         expected_seconds: it holds them for so long at most, by its estimate.
         lent_until: it keeps them until then, by the API server's clock, even where those could start with them.
+        leaves_enough: whether one of those may start before it ends, with enough nodes besides these.
     """
 
     expected_seconds: float
     lent_until: datetime
+    leaves_enough: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,8 +193,9 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(
     assert isinstance(keeper.answer("small"), Placed) == passes
 
 
-async def test_no_job_passes_by_a_plan_that_has_not_deducted_what_was_lent_meanwhile(
-    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("hours", "passes"), [(4, False), (1, True)], ids=["leaves enough", "ends in time"])
+async def test_no_job_has_to_leave_enough_by_a_plan_that_has_not_deducted_what_was_lent_meanwhile(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch, hours: int, passes: bool
 ) -> None:
     now, queue, limits_of = datetime.now(UTC), keeper.queue, keeper.scene.cluster.limits_of
     plans: list[Any] = []
@@ -216,9 +217,9 @@ async def test_no_job_passes_by_a_plan_that_has_not_deducted_what_was_lent_meanw
     begins = now + timedelta(hours=2)
     queue.estimates.set({"big": StartEstimate(begins, "", LendingTerms(begins, begins, 1))}, frozenset())
     keeper.put("big", 3)
-    queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=4 * 3600.0))
+    queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=hours * 3600.0))
     await until(lambda: len(plans) > 1)
-    assert not any(isinstance(plan["small"].answer, Placed) for plan in plans)
+    assert any(isinstance(plan["small"].answer, Placed) for plan in plans) == passes
 
 
 @pytest.mark.parametrize("are_nodes", [True, False], ids=["nodes", "a place in the queue"])

@@ -262,7 +262,7 @@ def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
     found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, offers={"soon": soon, "later": 3 * HOUR})
     assert told(found)["s"] == "BehindInQueue", "r2-0 is reserved for the other one"
     found = backfill("b1/r1:..xx b1/r2:.xxx", *jobs, offers={"soon": soon._replace(extra_nodes=1), "later": 3 * HOUR})
-    assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, at(HOUR)))
+    assert found["s"] == Placed(("r2-0",), backfill=Backfill(2 * HOUR, at(HOUR), leaves_enough=True))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_all_jobs_that_pass_leave_enough_together() -> None:
     jobs = wants("big", 6), *(lasts(wants(name, 1), 2 * HOUR) for name in "stu"), lasts(wants("in-time", 1), HOUR)
     found = backfill("b1/r1:....xx", *jobs, offers={"big": LendingOffer(HOUR, HOUR, 2)})
     assert told(found) == {"big": "InsufficientNodes", "s": 1, "t": 1, "u": "BehindInQueue", "in-time": 1}
-    assert found["t"] == Placed(("r1-2",), backfill=Backfill(2 * HOUR, at(HOUR)))
+    assert found["t"] == Placed(("r1-2",), backfill=Backfill(2 * HOUR, at(HOUR), leaves_enough=True))
 
 
 @pytest.mark.parametrize(
