@@ -64,8 +64,7 @@ class CandidateNodes:
     Attributes:
         root: the fleet, with the domains marked that the job keeps nodes in.
         starts: the domains of the required level, in one of which all nodes must lie; the fleet itself where no level
-            is
-        required.
+            is required.
         barred: nodes that are not for this request, whatever runs on them, with the reason.
         own: nodes that only this job holds, or jobs that would give them back for it, with what still keeps it from
             using them; None if nothing.

@@ -10,10 +10,10 @@ PART = 1024  # nodes that are counted in one go
 
 
 def fragmentation(fleet: Fleet) -> Generator[None, None, dict[str, float]]:
-    """The share of free nodes in partly used domains, by level name; 0 when none are free. It yields between its parts.
+    """Return the share of free nodes in partly used domains, by level name; 0 when none are free.
 
-    A free node is ready, not cordoned and held by no job. Nodes that are neither free nor held do not count. A node
-    without the label of a level, or of one further out, belongs to no domain there.
+    It yields between its parts. A free node is ready, not cordoned and held by no job. Nodes that are neither free nor
+    held do not count. A node without the label of a level, or of one further out, belongs to no domain there.
     """
     free: list[Counter[tuple[str, ...]]] = [Counter() for _ in fleet.policy.topology.levels]
     held: list[set[tuple[str, ...]]] = [set() for _ in fleet.policy.topology.levels]

@@ -244,7 +244,8 @@ class Knapsack:
         return groups
 
     def _offer(self, kid: Domain, low: int, high: int) -> Generator[None, None, list[int]]:
-        """The points that a domain offers to the one around it, its own cost included, for `low` to `high` segments."""
+        """Return the points that a domain offers to the one around it, for `low` to `high` segments, its own cost
+        included."""
         points = yield from self._points(kid, low, high)
         if kid.kept:
             return points
@@ -265,7 +266,7 @@ class Knapsack:
     def _with_domain(
         self, groups: list[list[int]], offer: Sequence[int], kept: bool, least: Sequence[int], high: int
     ) -> Generator[None, None, list[list[int]]]:
-        """The points with one more domain to choose from, in groups by the number of domains that workers are in.
+        """Return the points with one more domain to choose from, in groups by how many domains workers are in.
 
         Args:
             groups: the points without that domain.
@@ -364,7 +365,7 @@ class Knapsack:
         return self._thinned(choices)
 
     def _outlines(self, domain: Domain, cost: int, wanted: Room, most: int) -> Generator[None, None, list["_Outline"]]:
-        """The best sets of domains inside to use, with the cost for each, so that little is left behind at their level.
+        """Return the best sets of domains inside to use, with the cost for each: little is left behind at their level.
 
         What is left behind further inside counts less, so it is looked at only for the choices found here.
         """
@@ -470,7 +471,8 @@ class Knapsack:
     def _filled_in(
         self, domain: Domain, outline: "_Outline", wanted: Room
     ) -> Generator[None, None, list[tuple[int, Choice]]]:
-        """The choices that an outline stands for, with what is used inside each domain; each with its encoded point."""
+        """Return the choices that an outline stands for, with what is used inside each domain; each with its encoded
+        point."""
         kids = self._ordered(domain)
         size = self.shape.segment_size
         segments, singles = room_of(outline.point)
@@ -506,7 +508,7 @@ class Knapsack:
     def _choices_inside(
         self, kid: Domain, part: "_Part", slack: Room
     ) -> Generator[None, None, list[tuple[int, Choice]]]:
-        """The choices inside one domain of an outline, for the room that it offers there less the slack."""
+        """Return the choices inside one domain of an outline, for the room that it offers there less the slack."""
         own = 0 if kid.kept else self._unit(kid.depth, part.workers)
         nodes = part.segments * self.shape.segment_size + part.singles - max(slack.nodes, 0)
         if not part.workers:
@@ -526,8 +528,7 @@ class Knapsack:
     def for_spares(
         self, domain: Domain, cost: int, nodes: int, most: int
     ) -> Generator[None, None, list[tuple[int, Choice]]]:
-        """The choices inside a domain used by spares alone, as `refined` returns them; its nodes count as single
-        ones."""
+        """Return the choices inside a domain used by spares alone, as `refined` does; nodes count as single ones."""
         choices = yield from self.refined(domain, cost, Room(nodes, nodes), most)
         return [(as_singles(point), choice) for point, choice in choices]
 

@@ -129,7 +129,7 @@ class Space:
         return answers[key]
 
     def find(self, request: Request) -> Generator[None, None, Placed | None]:
-        """Do the same without an explanation, which may cost more than the choice; None: there is no place."""
+        """Choose nodes as `solve` does, but explain nothing, which may cost more; None: there is no place."""
         failed = self._remembered().failed
         key = self._key(replace(request, given_back=frozenset(), viewer=None))
         if key in failed and request.given_back <= failed[key]:

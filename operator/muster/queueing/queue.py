@@ -489,7 +489,7 @@ class _Planner:
         return _Way(chosen, holders.intersection(giving))
 
     def _behind(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, Behind | None]:
-        """The answer of a job that would have its nodes if none were reserved; None for any other job."""
+        """Return the answer of a job that would have its nodes if none were reserved; None for any other job."""
         free = (yield from self._free_without_reservations(job)) if self._reserved else ()
         if not free:
             return None
@@ -509,7 +509,7 @@ class _Planner:
         return Behind(BEHIND_IN_QUEUE, message, answer.shortfall, dict(waiting_for), may_pass, job.replacement)
 
     def _free_without_reservations(self, job: WaitingJob) -> Generator[None, None, tuple[str, ...]]:
-        """The free nodes among which the job would find its own if none were reserved; empty if there are too few."""
+        """Return the free nodes among which a job finds its own if none are reserved; none if they are too few."""
         if job.request.segment_size == 1:  # the count decides, which costs less than an answer
             free = yield from self._unreserved.reservation(job.request)
             return free if len(free) >= job.needs else ()
