@@ -204,12 +204,8 @@ class Preemption:
         return max(filter(None, until), default=None)
 
     def in_order(self, uids: Iterable[str]) -> list[str]:
-        """Such jobs in the order in which they give way: those that leave already, then those that have run least."""
-
-        def spared(uid: str) -> tuple[bool, datetime, str]:
-            return self.leaves(uid), self.borrowers[uid].since, uid
-
-        return sorted(uids, key=spared, reverse=True)
+        """Such jobs in the order in which they give way, if none leaves already: those first that have run least."""
+        return sorted(uids, key=lambda uid: (self.borrowers[uid].since, uid), reverse=True)
 
     def keeps(self, holder: Borrower, job: WaitingJob) -> bool:
         """Whether a job that backfills keeps its nodes for now.
