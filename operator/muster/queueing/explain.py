@@ -137,8 +137,8 @@ def _blockers(answer: Placed | NotPlaced) -> list[tuple[str, int]]:
         return []
     blockers: list[tuple[str, int]] = []
     if isinstance(answer, OverLimit):
-        over = answer.held + sum(answer.kept_for.values()) + answer.adds - answer.limit
-        blockers.append((f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held", over))
+        limit_text = f"limit of namespace {answer.namespace}: {answer.limit}, {answer.held} held"
+        blockers.append((limit_text, answer.excess))
     if isinstance(answer, OverQuota):
         hard, used = amount_text(answer.resource, answer.hard), amount_text(answer.resource, answer.used)
         quota_text = f"ResourceQuota {answer.quota}: {answer.resource} hard {hard}, used {used}"

@@ -51,6 +51,11 @@ class OverLimit(NotPlaced):
         """Whether the limit would do if nothing else of the namespace ran."""
         return self.is_replacement or self.needs <= self.limit
 
+    @property
+    def excess(self) -> int:
+        """By how much the limit would be exceeded, with what is kept for the jobs before it."""
+        return self.held + sum(self.kept_for.values()) + self.adds - self.limit
+
 
 class Limits:
     """The account of one plan: what each namespace holds, is promised, and waits for, in nodes."""

@@ -69,11 +69,11 @@ def _of_limit(job: TrainingJob, over: OverLimit) -> Iterator[str]:
     raised = f"raise the limit of namespace {over.namespace} from {over.limit} to"
     rest = "" if over.fits else "; that alone does not suffice"
     kept = sum(over.kept_for.values())
-    now = over.held + kept + over.adds
+    now = over.limit + over.excess
     for name, count in islice(over.kept_for.items(), MAX_NAMED):
         yield f"{name} starts or is deleted ({count} of the limit of namespace {over.namespace} are kept for it)"
     if over.ever:
-        later = "" if kept else f" or wait until its jobs release {nodes_text(now - over.limit)}"
+        later = "" if kept else f" or wait until its jobs release {nodes_text(over.excess)}"
     else:
         later = (
             f", or to {over.needs} and wait until its jobs release {nodes_text(now - over.needs)}"

@@ -207,9 +207,7 @@ class _Walk:
 
     def _next_within_limit(self, job: WaitingJob, answer: OverLimit) -> Generator[None, None, StartEstimate]:
         """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
-        limited = yield from self._when_ended(
-            job.namespace, answer.held + sum(answer.kept_for.values()) + answer.adds - answer.limit
-        )
+        limited = yield from self._when_ended(job.namespace, answer.excess)
         if limited is None:
             return StartEstimate(None, not_nodes_text(answer))
         if math.isinf(limited.seconds):
