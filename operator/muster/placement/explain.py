@@ -143,8 +143,8 @@ def _unhealthy_nodes(candidates: CandidateNodes, tree: Tree, fleet: Fleet) -> di
     """The unhealthy nodes by reason: their names are shown because a person has to repair these very machines."""
     by_reason: defaultdict[Refusal, list[str]] = defaultdict(list)
     for name in sorted(fleet.excluded, key=natural):
-        standing = tree.eligibility.get(name)
-        why = standing.why if standing else None
+        state = tree.eligibility.get(name)
+        why = state.why if state else None
         if why and why.kind is RefusalKind.UNHEALTHY and name not in candidates.barred:
             by_reason[why].append(name)
     return by_reason
@@ -158,18 +158,18 @@ def _counts_inside(
     holders: list[str] = []
     barred, own, given = candidates.barred, candidates.own, candidates.given
     for name in FleetIndex.up_to_date(fleet).names_in(domain.path):
-        standing = tree.eligibility.get(name)
-        if standing is None:
+        state = tree.eligibility.get(name)
+        if state is None:
             continue
         if name in barred:
             refusals.append(barred[name])
             continue
-        if name in given.reasons and standing.suitable:
+        if name in given.reasons and state.suitable:
             refusals.append(given.reasons[name])
             continue
-        refusals.append(own.get(name, standing.why))
-        if standing.suitable:
-            holders += standing.holders
+        refusals.append(own.get(name, state.why))
+        if state.suitable:
+            holders += state.holders
     return Counter(why for why in refusals if why is not None), _without_own(Counter(holders), request)
 
 
@@ -197,13 +197,13 @@ def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
     refused.update(given.usable)
     refused.subtract(given.refused)
     for name, why in candidates.barred.items():
-        standing = eligibility.get(name)
-        if standing is not None:
+        state = eligibility.get(name)
+        if state is not None:
             refused[why] += 1
-            if counted := given.reasons.get(name) if standing.suitable else None:
+            if counted := given.reasons.get(name) if state.suitable else None:
                 refused[counted] -= 1
-            elif standing.why:
-                refused[standing.why] -= 1
+            elif state.why:
+                refused[state.why] -= 1
     refused[IN_USE] -= len(candidates.own)
     refused.update(why for why in candidates.own.values() if why)
     return refused
@@ -212,9 +212,9 @@ def _refused(candidates: CandidateNodes, tree: Tree) -> Counter[Refusal]:
 def _others(request: Request, candidates: CandidateNodes, tree: Tree) -> Counter[str]:
     """The number of otherwise usable nodes that each other job or pod holds and would not give back."""
     held = _without_own(Counter(tree.held), request)
-    given, standings = candidates.given, map(tree.eligibility.get, candidates.barred)
-    barred = [it for it in standings if it is not None and it.suitable and not given.has_held(it)]
-    counts = Counter(chain.from_iterable(standing.holders for standing in barred)) + given.held
+    given, states = candidates.given, map(tree.eligibility.get, candidates.barred)
+    barred = [state for state in states if state is not None and state.suitable and not given.has_held(state)]
+    counts = Counter(chain.from_iterable(state.holders for state in barred)) + given.held
     held.subtract({holder: count for holder, count in counts.items() if holder in held})
     return held
 

@@ -31,11 +31,11 @@ from muster.world.fleet import Fleet
 from muster.world.queuedecision import Refusal
 from muster.world.views import NodeView
 
-# What jobs make of a node is in a few words, but some of them are the jobs' own.
-MAX_WORDS = 16
+# So many states of one node are kept: kinds of workers share most of them, and some have their own.
+MAX_ELIGIBILITIES = 16
 # Nodes that are looked at in one go: a few milliseconds.
 PART = 1024
-_KEY = "outline"
+_KEY = "index"
 
 
 def pop_due(due: set[str]) -> list[str]:
@@ -84,7 +84,7 @@ class IndexedNode:
         """The node's state for these values; equal values give the same object."""
         eligibility = self._eligibilities.get((why, suitable, reluctance))
         if eligibility is None:
-            if len(self._eligibilities) >= MAX_WORDS:
+            if len(self._eligibilities) >= MAX_ELIGIBILITIES:
                 self._eligibilities.clear()
             entry = Entry(reluctance, self.key, self.node.name)
             eligibility = NodeEligibility(self.path, entry, suitable, why, self.holders)
@@ -106,29 +106,29 @@ class FleetIndex:
 
     @classmethod
     def up_to_date(cls, fleet: Fleet) -> "FleetIndex":
-        """The fleet's outline, brought up to date."""
+        """The fleet's index, brought up to date."""
         fleet = fleet.source
         for _ in cls.prepare(fleet):
             pass
-        outline = fleet.known(_KEY, cls)
-        assert outline is not None
-        outline.follow()
-        return outline
+        index = fleet.known(_KEY, cls)
+        assert index is not None
+        index.follow()
+        return index
 
     @classmethod
     def prepare(cls, fleet: Fleet) -> Iterator[None]:
-        """Make the outline in parts, or take in what has changed, so that `up_to_date` has little to do."""
+        """Make the index in parts, or take in what has changed, so that `up_to_date` has little to do."""
         fleet = fleet.source
         existing = fleet.known(_KEY, cls)
         if existing is not None:
             yield from existing.following()
             return
-        policy, outline, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))
+        policy, index, names = fleet.policy, cls(fleet), iter(list(fleet.nodes))
         while part := list(islice(names, PART)):
-            outline._evaluate(part)
+            index._evaluate(part)
             yield
         if fleet.policy is policy:
-            fleet.derived(_KEY, lambda _: outline)
+            fleet.derived(_KEY, lambda _: index)
         else:  # it was made for another one
             yield from cls.prepare(fleet)
 
@@ -233,18 +233,17 @@ class NodeEvaluator:
 
     def evaluate(self, spot: IndexedNode) -> NodeEligibility:
         """The state of a node for this kind of worker."""
-        words = self._kinds.get(spot.kind)
-        if words is None:
-            node, needs, fleet = spot.node, self._needs, self._fleet
-            words = _KindAnswers(closed(node, needs, fleet), unfit(node, needs, fleet), reluctance(node, needs, fleet))
-            self._kinds[spot.kind] = words
-        why = words.before
+        answers = self._kinds.get(spot.kind)
+        if answers is None:
+            asked = spot.node, self._needs, self._fleet
+            answers = self._kinds[spot.kind] = _KindAnswers(closed(*asked), unfit(*asked), reluctance(*asked))
+        why = answers.before
         if not why and self._chooses and not self._selects(spot.node):
             why = UNSELECTED
-        why = why or words.after
+        why = why or answers.after
         if why:
-            return spot.eligibility(why, False, words.reluctance)
-        return spot.eligibility(IN_USE if spot.holders else self._lacks(spot), True, words.reluctance)
+            return spot.eligibility(why, False, answers.reluctance)
+        return spot.eligibility(IN_USE if spot.holders else self._lacks(spot), True, answers.reluctance)
 
     def _lacks(self, spot: IndexedNode) -> Refusal | None:
         if spot.left is None:

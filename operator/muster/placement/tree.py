@@ -83,7 +83,7 @@ class Tree:
             needs.scheduler_for,
             takes_last=needs.takes_last,
         )
-        self._eye = NodeEvaluator(fleet, bare)
+        self._evaluator = NodeEvaluator(fleet, bare)
         self.root = Domain((), {}, (), 0)
         self.eligibility: dict[str, NodeEligibility] = {}
         self.refused: Counter[Refusal] = Counter()
@@ -154,7 +154,7 @@ class Tree:
             self._followed += len(names)
             if self._followed > MAX_FOLLOWED:
                 self._followed = 0
-                self._eye.forget()
+                self._evaluator.forget()
             self._update(names)
             yield
 
@@ -162,7 +162,7 @@ class Tree:
         yield from FleetIndex.prepare(self._fleet)
         spots = dict(FleetIndex.up_to_date(self._fleet).spots)
         self._version = self._fleet.version
-        look, waiting = self._eye.evaluate, iter(spots.items())
+        look, waiting = self._evaluator.evaluate, iter(spots.items())
         while part := {name: look(spot) for name, spot in islice(waiting, PART)}:
             self.eligibility |= part
             yield
@@ -177,8 +177,8 @@ class Tree:
     def _rebuild(self) -> Iterator[None]:
         waiting = iter(list(self.eligibility.values()))
         while part := list(islice(waiting, PART)):
-            for standing in part:
-                self._count(standing, 1)
+            for state in part:
+                self._count(state, 1)
             changes = [Change(s.path, come=None if s.why else s.entry, suitable=1) for s in part if s.suitable]
             self.root = self.root.changed(changes)
             yield
@@ -188,7 +188,7 @@ class Tree:
         spots = FleetIndex.up_to_date(self._fleet).spots
         for name in names:
             spot, old = spots.get(name), self.eligibility.get(name)
-            new = self._eye.evaluate(spot) if spot is not None else None
+            new = self._evaluator.evaluate(spot) if spot is not None else None
             if new == old:
                 continue
             if old is not None:
@@ -204,9 +204,9 @@ class Tree:
         if changes:
             self.root = self.root.changed(changes)
 
-    def _count(self, standing: NodeEligibility, step: int) -> None:
-        if standing.why:
-            self.refused[standing.why] += step
-        if standing.suitable and standing.holders:
-            for holder in standing.holders:
+    def _count(self, state: NodeEligibility, step: int) -> None:
+        if state.why:
+            self.refused[state.why] += step
+        if state.suitable and state.holders:
+            for holder in state.holders:
                 self.held[holder] += step

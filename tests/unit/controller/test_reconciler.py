@@ -303,7 +303,7 @@ async def test_nodes_on_a_large_fleet_are_looked_through_in_parts_before_the_dec
     looks: list[int] = []
     turns: list[int] = []
     look = FleetIndex._evaluate
-    monkeypatch.setattr(FleetIndex, "_evaluate", lambda outline, names: looks.append(1) or look(outline, names))
+    monkeypatch.setattr(FleetIndex, "_evaluate", lambda index, names: looks.append(1) or look(index, names))
 
     async def others() -> None:
         while True:

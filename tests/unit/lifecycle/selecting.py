@@ -30,12 +30,12 @@ def costliest_costs_some_times_an_ordinary_one(nodes: int) -> None:
     fleet = Fleet()
     for number in range(nodes):
         fleet.put_node(a_node(f"n{number}", labels={f"k{n}": f"own-{number}" for n in range(64)}))
-    outline = FleetIndex.up_to_date(fleet)
+    index = FleetIndex.up_to_date(fleet)
 
     def steps(spec: dict[str, Any]) -> int:
-        eye = NodeEvaluator(fleet, Requirements(8, spec, {}))
+        evaluator = NodeEvaluator(fleet, Requirements(8, spec, {}))
         with CountedWork() as counted:
-            assert not any(eye.evaluate(spot).why for spot in outline.spots.values())
+            assert not any(evaluator.evaluate(spot).why for spot in index.spots.values())
         return counted.steps
 
     assert steps(costliest) < 15 * steps(ordinary)

@@ -32,7 +32,7 @@ def test_the_tree_of_a_large_fleet_is_made_beforehand_in_parts() -> None:
     with pytest.raises(UnpreparedError) as missing:
         look(fleet)
     assert missing.value.needs == NEEDS
-    assert len(list(Tree.prepare(fleet, missing.value.needs))) >= 9, "outline, standings and layout, a part each"
+    assert len(list(Tree.prepare(fleet, missing.value.needs))) >= 9, "index, states and layout, a part each"
     assert look(fleet).root.free == 3 * PART
 
 
