@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from muster.controller.bus import Key, Signal
+from muster.queueing.charges import Charged
 from muster.queueing.preemption import Borrower, Loan, Preemption, PreemptionCandidate, Victim
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Preemptors
@@ -48,12 +49,12 @@ class PreemptionCandidates:
         uid, job = self._jobs.get(key, ("", None))
         return uid == job_uid and isinstance(job, Borrower)
 
-    def for_plan(self) -> Preemption:
-        """Those that hold nodes now, for one plan."""
+    def for_plan(self, charged: Charged) -> Preemption:
+        """Those that hold nodes now, for one plan. The charged jobs stand behind the others in it."""
         holders = [(uid, job) for uid, job in self._jobs.values() if self._fleet.nodes_of(uid)]
         lent = {uid: job for uid, job in holders if isinstance(job, Borrower)}
         victims = {uid: job for uid, job in holders if isinstance(job, Victim)}
-        return Preemption(lent, victims, self._now())
+        return Preemption(lent, victims, self._now(), charged)
 
     def preempted_by(self, job_uid: str) -> Preemptors | None:
         """The jobs that a job gives its nodes to; None: there is no plan yet."""

@@ -195,7 +195,7 @@ class Queue:
     async def _plan(self) -> None:
         asked = {uid: entry.waiting for uid, entry in self._entries.items()}
         reserved: dict[str, str] = {}
-        preemption = self.candidates.for_plan()
+        preemption = self.candidates.for_plan(self.charges.charged())
         decisions = await self._decide(asked, reserved, preemption)
         # A job that has left meanwhile, or waits for something else now, gets no answer. While it waits for anything,
         # the next plan says whether others still give way to it: they are not asked anew for each of its changes.
@@ -227,13 +227,12 @@ class Queue:
         answers = ((namespace, self._cluster.closed(namespace)) for namespace in namespaces)
         closed = {namespace: answer for namespace, answer in answers if answer is not None}
         held = self._cluster.held_by_namespace() if limits else {}
-        charged = self.charges.charged()
         quotas = self._cluster.quotas_of
         fleet = self._cluster.fleet
         offers = self.estimates.for_plan(preemption)
         no_backfill = self._short_estimates.closed(self._now())
         queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
-        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, charged, closed, preemption, offers)
+        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, closed, preemption, offers)
         decisions: dict[str, QueueDecision] = {}
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:

@@ -70,8 +70,7 @@ class StartTimes:
             jobs = [job for job in self._cluster.jobs.store.values() if isinstance(job, TrainingJob)]
             self._estimates.earlier = await in_slices(history_steps(jobs), self._clock)
             self._read_at = self._clock()
-        preemption = self._queue.candidates.for_plan()
-        preemption.charged = self._queue.charges.charged()
+        preemption = self._queue.candidates.for_plan(self._queue.charges.charged())
         ends = Ends(lambda holder: self._end_of(holder, preemption, now), lambda uid: self._remaining_of(uid, now))
         estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
         self._estimates.set(estimates, preemption.loans)

@@ -173,15 +173,15 @@ class Preemption:
         borrowers: those that hold nodes which are not their own, by uid.
         victims: the others that hold nodes, where priority may preempt, by uid.
         now: by the API server's clock.
+        charged: which jobs stand behind the others.
         preempted_by: filled in by the plan: the jobs that each of them gives way to, by uid.
-        charged: set by the plan: which jobs stand behind the others.
     """
 
     borrowers: Mapping[str, Borrower] = field(default_factory=dict)
     victims: Mapping[str, Victim] = field(default_factory=dict)
     now: datetime = datetime.min.replace(tzinfo=UTC)
-    preempted_by: dict[str, Preemptors] = field(default_factory=dict)
     charged: Charged = field(default_factory=Charged)
+    preempted_by: dict[str, Preemptors] = field(default_factory=dict)
 
     @property
     def loans(self) -> frozenset[Loan]:

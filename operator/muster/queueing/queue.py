@@ -111,7 +111,6 @@ def plan_steps(
     held: Mapping[str, int],
     reserved: dict[str, str] | None = None,
     quotas: Callable[[str], NamespaceQuotas] = no_quotas,
-    charged: Charged = _NONE_CHARGED,
     closed: Mapping[str, NotEnabled] | None = None,
     preemption: Preemption | None = None,
     offers: Mapping[str, LendingOffer] | None = None,
@@ -126,9 +125,9 @@ def plan_steps(
             size.
         reserved: filled in: the names of the jobs for which free nodes are reserved, by node.
         quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
-        charged: which jobs stand behind the others.
         closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
-        preemption: the jobs that hold nodes and may have to give way; filled in: which of them have to.
+        preemption: the jobs that hold nodes and may have to give way, and which jobs stand behind the others; filled
+            in: which of the former have to.
         offers: by uid, what waiting jobs lend until they start, as far as their start is known.
 
     Yields:
@@ -136,11 +135,11 @@ def plan_steps(
         `Placed` do not overlap, so that all of them may take their nodes. A job that passes others has a second answer,
         after the first ones of all.
     """
+    preemption = preemption or Preemption()
+    charged = preemption.charged
     queue = order(waiting, charged)
     accounts = Limits(limits, held), Quotas(fleet, quotas)
     reserved = {} if reserved is None else reserved
-    preemption = preemption or Preemption()
-    preemption.charged = charged
     planner = _Planner(fleet, *accounts, reserved, closed or {}, preemption, offers or {})
     decisions: dict[str, QueueDecision] = {}
     for position, job in enumerate(queue, start=1):

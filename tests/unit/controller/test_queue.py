@@ -18,7 +18,7 @@ from muster.controller.undecidedjobs import CHECKS_SECONDS
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
-from muster.queueing.charges import FIRST_SECONDS
+from muster.queueing.charges import FIRST_SECONDS, Charged
 from muster.queueing.preemption import Borrower, Loan, Victim
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, Preemptor, StartEstimate
@@ -253,7 +253,7 @@ async def test_who_preempts_and_goes_away_before_it_begins_pays(keeper: Keeper, 
     keeper.queue.candidates.set(("ns", "low"), "low", victim)
     keeper.queue.set_waiting(key, "urgent", waiting("urgent", 3, preempts_by="gold"))
     await until(lambda: keeper.queue.candidates.preempted_by("low") == (Preemptor("ns/urgent", "gold"),))
-    assert not keeper.queue.candidates.for_plan().borrowers, "its nodes are its own"
+    assert not keeper.queue.candidates.for_plan(Charged()).borrowers, "its nodes are its own"
     assert key not in keeper.queue.preemptors
     keeper.queue.note_giving_way("low")
     assert key in keeper.queue.preemptors

@@ -620,8 +620,8 @@ async def test_an_estimate_knows_at_once_that_nodes_are_lent(loop: Loop, make: A
     api.gate = asyncio.Event()  # the record is not written yet
     starts = StartTimes(cluster, queue, loop.scene.bus, wall_clock=lambda: NOW)
     if begun == "before":
-        then = queue.candidates.for_plan()
-        queue.candidates.for_plan = lambda: then  # type: ignore[method-assign]
+        then = queue.candidates.for_plan(Charged())
+        queue.candidates.for_plan = lambda _: then  # type: ignore[method-assign]
     loop.add(small, lambda world, _: Plan() if world.gang else Plan((CommitGang(record, ""),)))
     await loop.until(lambda: bool(cluster.fleet.nodes_of("uid-small")))
     await starts._estimate()
@@ -641,4 +641,4 @@ async def test_a_job_leaves_its_nodes_once_that_is_on_record(loop: Loop, make: A
     loop.scene.api.gate = asyncio.Event()
     loop.add(job, lambda world, _: Plan((CommitGang(left, "10"),)))
     await loop.until(lambda: loop.scene.api.running == 1)
-    assert not loop.queue.candidates.for_plan().borrowers["uid-small"].leaves
+    assert not loop.queue.candidates.for_plan(Charged()).borrowers["uid-small"].leaves

@@ -12,6 +12,7 @@ from tests.unit.queueing.builders import tree, wants
 from tests.unit.queueing.planned import plan
 
 from muster.queueing.charges import FIRST_SECONDS, JOBS_THAT_PAY_ALONE, LONGEST_SECONDS, Charges, pause_seconds
+from muster.queueing.preemption import Preemption
 from muster.queueing.queue import order
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Placed
@@ -108,7 +109,7 @@ class Story:
             return
         charged = self.charges.charged(now)
         line = order([job.waiting for job in queued.values()], charged)
-        turns = plan(fleet, line, {}, {}, charged=charged)
+        turns = plan(fleet, line, {}, {}, preemption=Preemption(charged=charged))
         waits = [job for job in line if not isinstance(turns[job.job_uid].answer, Placed)]
         for place, each in enumerate(line):
             if each in waits:

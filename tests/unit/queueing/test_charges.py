@@ -9,6 +9,7 @@ from tests.unit.queueing.planned import plan
 
 from muster.queueing import explain
 from muster.queueing.charges import FIRST_SECONDS, JOBS_THAT_PAY_ALONE, LONGEST_SECONDS, Charged, Charges
+from muster.queueing.preemption import Preemption
 from muster.queueing.queue import order
 
 HOUR = FIRST_SECONDS
@@ -91,7 +92,7 @@ def test_who_stands_behind_is_told_so() -> None:
         (Charged(namespaces=frozenset({"bad"})), "namespace default stands behind other namespaces for now"),
         (Charged(jobs=frozenset({"uid-of-old"})), "it stands behind all other jobs for now"),
     ):
-        turns = plan(tree("b1/r1:2"), jobs, {}, {}, charged=charged)
+        turns = plan(tree("b1/r1:2"), jobs, {}, {}, preemption=Preemption(charged=charged))
         found = {name: turns[f"uid-of-{name}"].answer for name in ("old", "young")}
         assert told(found) == {"old": "NeverFits", "young": 2}
         assert words in explain.message(a_job("old", nodes=3), turns["uid-of-old"])

@@ -391,18 +391,10 @@ def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> No
     ],
 )
 def test_who_backfills_gives_way_to_no_older_job_that_stands_behind_it(charged: set[str], gives: bool) -> None:
-    preemption = Preemption({"b": Borrower("default/b", at(0), place=(0, at(5), "default/b"))})
+    borrower = Borrower("default/b", at(0), place=(0, at(5), "default/b"))
+    preemption = Preemption({"b": borrower}, charged=Charged(namespaces=frozenset(charged)))
     older = wants("older", 4, seconds=1, namespace="bad")
-    list(
-        plan_steps(
-            fleet_of("b1/r1:..bb"),
-            [older],
-            {},
-            {},
-            charged=Charged(namespaces=frozenset(charged)),
-            preemption=preemption,
-        )
-    )
+    list(plan_steps(fleet_of("b1/r1:..bb"), [older], {}, {}, preemption=preemption))
     assert bool(preemption.preempted_by) == gives
 
 
@@ -468,12 +460,9 @@ def urgent(name: str, nodes: int, priority: int = 10, **changes: Any) -> Waiting
     return replace(wants(name, nodes, priority=priority, **changes), preempts_by="urgent")
 
 
-_NO_ONE = Charged()
-
-
-def leaves_for(fleet: str, preemption: Preemption, *jobs: WaitingJob, charged: Charged = _NO_ONE) -> set[str]:
+def leaves_for(fleet: str, preemption: Preemption, *jobs: WaitingJob) -> set[str]:
     """Who has to leave."""
-    list(plan_steps(fleet_of(fleet), jobs, {}, {}, preemption=preemption, charged=charged))
+    list(plan_steps(fleet_of(fleet), jobs, {}, {}, preemption=preemption))
     return set(preemption.preempted_by)
 
 
@@ -533,9 +522,8 @@ def test_what_is_lent_is_given_back_first() -> None:
 
 
 def test_a_job_that_has_lost_its_place_preempts_none() -> None:
-    assert (
-        leaves_for("b1/r1:aa", outranked("b1/r1:aa"), urgent("u", 2), charged=Charged(frozenset({"uid-of-u"}))) == set()
-    )
+    preemption = replace(outranked("b1/r1:aa"), charged=Charged(frozenset({"uid-of-u"})))
+    assert leaves_for("b1/r1:aa", preemption, urgent("u", 2)) == set()
 
 
 def test_nodes_of_jobs_of_lower_priority_are_not_reserved() -> None:
