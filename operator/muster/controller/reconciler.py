@@ -193,16 +193,14 @@ class Reconciler:
             if decision is None:
                 return
             wake = await self._carry_out(key, decision.job, decision.plan)
-            if (
-                decision.plan.acts or decision.plan.status is not None
-            ):  # one that only waits says nothing of what failed
+            if decision.plan.acts or decision.plan.status is not None:  # waiting says nothing of what failed
                 self._failures.pop(key, None)
         except (LeadershipLost, asyncio.CancelledError):
             self._pool.close()
             raise
         except Conflict as conflict:
-            # Somebody else wrote first; the watch brings it, however far behind it is, and the next decision is made on
-            # that.
+            # Another client wrote first. The watch brings that, however far behind it is: the next decision counts
+            # with it.
             log.info("changed meanwhile", job="/".join(key), error=conflict.message)
             wake = self._again_in(key, CONFLICT_LIMIT_SECONDS)
             if wake > RETRY_FIRST_SECONDS:  # the same again: what the queue promises anew must not begin it at once
@@ -280,12 +278,11 @@ class Reconciler:
         job = self._cluster.job(key)
         if isinstance(job, TrainingJob):
             return job
+        self._figures.forget(key)
         if job is None:
             self._failures.pop(key, None)
             self._want_checks(key, "", None)
-            self._figures.forget(key)
         else:
-            self._figures.forget(key)
             self._report_undecodable(job)
         self._queue.forget(key)
         return None
@@ -324,7 +321,7 @@ class Reconciler:
         if any(isinstance(action, CheckTemplate) for action in plan.actions):
             self._queue.undecided.await_check(key)
         if plan.unprepared is None:
-            # Who has just done something goes on at once; who only waits can wait for several changes together.
+            # A job that has just done something goes on at once; one that waits can wait for several changes together.
             idle = max(SPACING_SECONDS, (self._clock() - began_at) / DECIDING_SHARE)
             self._pauses[key] = 0.0 if plan.acts else idle
         return plan
@@ -426,11 +423,8 @@ class Reconciler:
 
     def _report_priority_class(self, job: TrainingJob) -> None:
         """Report once that the job's PriorityClass counts for nothing in the queue, or preempts no job for it."""
-        name, memory, queueing = (
-            named_class(job),
-            self._cluster.memory(job.metadata.uid),
-            self._cluster.policy().queueing,
-        )
+        name, queueing = named_class(job), self._cluster.policy().queueing
+        memory = self._cluster.memory(job.metadata.uid)
         preempts = {entry.name for entry in queueing.preemption.priority_classes}
         warning: Announcement | None = None
         if name and not queueing.counts(name):
