@@ -25,7 +25,7 @@ STILL_SECONDS, STILL_STEPS = 600.0, 10
 FOLLOWS_SECONDS = 60.0
 # So many earlier jobs at least have to have trained for longer than the job has.
 LEAST_EARLIER = 3
-PART = 256  # jobs that are looked at in one go
+PART = 256  # jobs, or their nodes, that are looked at in one go
 _TRAINS = frozenset({"Running", "Saving"})
 _WITHOUT_NODES = frozenset({Bucket.QUEUED, Bucket.REQUEUED, Bucket.SUSPENDED})
 _ENDS_NOW = "its pods are about to end"
@@ -130,13 +130,13 @@ def history_steps(jobs: Iterable[TrainingJob]) -> Generator[None, None, Mapping[
     one that does not.
     """
     trained: dict[str, list[float]] = {}
-    for number, job in enumerate(jobs):
+    for number, job in enumerate(jobs, start=1):
         completion = job.status.completion
         if completion is not None and completion.result is CompletionResult.SUCCEEDED:
             seconds = held_seconds(job, completion.time)
             if seconds > 0:
                 trained.setdefault(job.metadata.namespace, []).append(seconds)
-        if number % PART == PART - 1:
+        if number % PART == 0:
             yield
     return {namespace: sorted(seconds) for namespace, seconds in trained.items()}
 
