@@ -18,6 +18,7 @@ from muster.preflight.outcomes import How
 from muster.preflight.verdict import Outcome
 from muster.protocol.profiles import PROFILES
 from muster.world.checks import NodeChecks
+from muster.world.names import nodes_text
 
 # After this long, beyond what two tests of a node may take, the gang waits no more.
 INCONCLUSIVE_SECONDS = 1800.0
@@ -70,9 +71,8 @@ def _inconclusive(tests: BurnInTests) -> BurnInState:
     state = BurnInState(checks=tests.checks(orders, tests.passed), untested=verdict.open, message=words)
     if not _must_wait(tests):
         return _may_start(tests, state)
-    count = len(verdict.open)
     text = (
-        f"The burn-in {tests.burn_in.profile} has no result for {count} node{'s' * (count != 1)}: {words}. Muster "
+        f"The burn-in {tests.burn_in.profile} has no result for {nodes_text(len(verdict.open))}: {words}. Muster "
         f"repeats the tests every {AGAIN_SECONDS:.0f} s, for {patience_seconds(tests.burn_in.profile) / 60:.0f} min at "
         "most. Then the job takes other nodes, or gives all back. Repair what is named"
     )

@@ -23,7 +23,7 @@ from muster.health.sources import UNHEALTHY_TAINT
 from muster.kube import paths
 from muster.kube.errors import Forbidden, NotFound
 from muster.protocol.checkpoint_names import is_url
-from muster.world.names import gang_name
+from muster.world.names import gang_name, nodes_text
 from muster.world.views import JOB_UID_LABEL, MUSTER_HEALTHY
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ def orphans_removed_by(namespace: str, job_uid: str) -> str:
 def _held(job: _Object) -> str:
     status = _part(job.status, _JobStatus)
     nodes = sum(map(bool, status.nodes or ()))
-    holds = f"holds {nodes} node{'s' if nodes != 1 else ''}" if nodes else "holds no nodes"
+    holds = f"holds {nodes_text(nodes)}" if nodes else "holds no nodes"
     return ", ".join(filter(None, (status.state, holds)))
 
 

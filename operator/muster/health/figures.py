@@ -164,7 +164,7 @@ def _held_parts(pool: PoolFigures, path: str) -> Iterable[str]:
     where = f" of pool {pool.pool!r}" if pool.pool else ""
     if pool.held:
         causes = ", ".join(f"{cause}: {count}" for cause, count in pool.by_cause[:4])
-        yield f"The budgets keep {pool.held} unhealthy node{'s' * (pool.held != 1)}{where} in use ({causes})."
+        yield f"The budgets keep {nodes_text(pool.held, 'unhealthy')}{where} in use ({causes})."
         for budget, count in pool.by_budget[:_MAX_BUDGETS]:
             yield f"{count} wait{'s' * (count == 1)} because {budget.limit}."
         if rest := sum(count for _, count in pool.by_budget[_MAX_BUDGETS:]):
