@@ -60,7 +60,7 @@ class Muster:
 
     @property
     def name(self) -> str:
-        """What its jobs say."""
+        """For people: the estimates, and which jobs give way."""
         estimates = f" x{self.estimates.factor:g}" if self.estimates else ""
         which = "small ones preemptible" if self.preemptible_up_to <= SMALL_NODES else "preemptible"
         preemptible = f", {which}" if self.preemptible_up_to else ""
