@@ -27,7 +27,7 @@ class StartEstimates:
         self.earlier: Mapping[str, Sequence[float]] = {}
         self._fleet = fleet
         self._replan = replan
-        self._known_loans: frozenset[Loan] = frozenset()  # those of then
+        self._known_loans: frozenset[Loan] = frozenset()  # those of which the estimates know
         self._is_outdated = False  # nodes, or places in the queue, have become free since: jobs may start sooner
         self._is_used = False  # a plan has gone by them
 

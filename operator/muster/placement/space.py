@@ -120,7 +120,7 @@ class Space:
         """Choose nodes for a request, deterministically.
 
         Nodes that are the last choice for their health are chosen only where the request has no place without them. If
-        the fleet changes between two parts, chosen nodes are those of the moment at which it was asked.
+        the fleet changes between two parts, the answer is for the fleet as it was at one of them.
         """
         answers, key = self._remembered().answers, self._key(request)
         if key not in answers:
