@@ -25,9 +25,9 @@ OWN = Refusal(RefusalKind.OWN, "already used by this job")
 GIVEN_BACK_RELUCTANCE = 1 << 19
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GivenNodes:
-    """The nodes that a plan has given away.
+    """The nodes that a plan has given away, counted on as it gives away more.
 
     Attributes:
         reasons: why, by node.
