@@ -194,7 +194,7 @@ async def test_what_was_lent_since_the_estimate_is_no_extra_node(
 
 
 @pytest.mark.parametrize(("hours", "passes"), [(4, False), (1, True)], ids=["leaves enough", "ends in time"])
-async def test_no_job_has_to_leave_enough_by_a_plan_that_has_not_deducted_what_was_lent_meanwhile(
+async def test_what_was_lent_during_a_plan_counts_for_those_that_leave_enough(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch, hours: int, passes: bool
 ) -> None:
     now, queue, limits_of = datetime.now(UTC), keeper.queue, keeper.scene.cluster.limits_of
