@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 
 import structlog
 
@@ -124,9 +125,9 @@ class Queue:
         if self.charges.charge_returned_nodes(key, job_uid, attempt, ago_seconds):
             self.preemptors.forget(key)
 
-    def note_giving_way(self, job_uid: str) -> None:
-        """Note that a job gives way: those that preempt it by their priority have to start in time."""
-        preemptors = self.candidates.preempted_by(job_uid) or ()
+    def note_giving_way(self, job_uids: Iterable[str]) -> None:
+        """Note that jobs give way: those that preempt them by their priority have to start in time."""
+        preemptors = chain.from_iterable(self.candidates.preempted_by(uid) or () for uid in job_uids)
         names = {preemptor.name for preemptor in preemptors if preemptor.priority_class}
         for uid, entry in self._entries.items():
             if entry.waiting.name in names and not entry.waiting.replacement:
@@ -205,9 +206,9 @@ class Queue:
             uid: tuple(job for job in to if job.name in waiting) for uid, to in preemption.preempted_by.items()
         }
         self.candidates.note_plan({uid: to for uid, to in preempted_by.items() if to})
-        for uid in preempted_by.keys() & preemption.victims.keys():
-            if preemption.victims[uid].leaves:  # as an earlier leader asked it, too
-                self.note_giving_way(uid)
+        victims = preempted_by.keys() & preemption.victims.keys()
+        # Also those that an earlier leader has asked.
+        self.note_giving_way(uid for uid in victims if preemption.victims[uid].leaves)
         old_decisions, self._decisions, self.reserved = self._decisions, decisions, frozenset(reserved)
         self._without_room = {
             asked[uid].namespace for uid, decision in decisions.items() if isinstance(decision.answer, OverQuota)

@@ -383,7 +383,7 @@ class Reconciler:
             await self._performer.perform(job, plan)
             self._count_placement(job, plan)
             if any(isinstance(action, CommitGang) and is_giving_way(action.spec) for action in plan.actions):
-                self._queue.note_giving_way(job.metadata.uid)
+                self._queue.note_giving_way([job.metadata.uid])
             if plan.commits:
                 self._want_checks(key, job.metadata.uid, plan.checks)
         finally:

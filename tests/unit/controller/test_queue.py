@@ -255,7 +255,7 @@ async def test_who_preempts_and_goes_away_before_it_begins_pays(keeper: Keeper, 
     await until(lambda: keeper.queue.candidates.preempted_by("low") == (Preemptor("ns/urgent", "gold"),))
     assert not keeper.queue.candidates.for_plan(Charged()).borrowers, "its nodes are its own"
     assert key not in keeper.queue.preemptors
-    keeper.queue.note_giving_way("low")
+    keeper.queue.note_giving_way(["low"])
     assert key in keeper.queue.preemptors
     if begins:
         keeper.queue.preemptors.check(key, "urgent", holds_nodes=True, has_begun=True)
