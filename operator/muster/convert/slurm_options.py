@@ -77,10 +77,10 @@ _MEANINGLESS = {
     "kubectl muster logs JOB shows what ranks print, each line with its worker": (
         "--output/o= --error/e= --input/i= --open-mode= --label/l --unbuffered/u --quiet/Q --verbose/v"
     ),
-    "Muster's queue orders jobs by priority and age (docs/queueing.md)": (
-        "--partition/p= --account/A= --nice[=] --priority= --reservation= --clusters/M= --cluster= --wckey= "
-        "--immediate/I[=]"
+    "all jobs wait in Muster's own queue, by priority and age (docs/queueing.md)": (
+        "--account/A= --clusters/M= --cluster= --wckey= --immediate/I[=]"
     ),
+    "nodes are chosen by spec.template.spec.nodeSelector, and all jobs wait in one queue": "--partition/p=",
     "no mail is sent: kubectl muster top and an alert show what needs attention": "--mail-type= --mail-user=",
     "an attempt starts on every node or on none, and a rank that fails ends it": (
         "--kill-on-bad-exit/K[=] --disable-status/X --delay-boot= --reboot --slurmd-debug= --mpi="
@@ -96,7 +96,8 @@ _MEANINGLESS = {
     ),
 }
 _TO_CHECK = {
-    "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": "--constraint/C=",
+    "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": "--constraint/C= --reservation=",
+    "spec.template.spec.priorityClassName orders the queue": "--nice[=] --priority=",
     "spec.placement.avoidNodes has the names of such nodes": "--exclude/x=",
     "a level of the topology is chosen by spec.placement.required": "--switches=",
     "spec.template.spec.priorityClassName orders the queue; a preemptible QOS is spec.queueing.preemptible": "--qos/q=",
