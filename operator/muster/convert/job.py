@@ -10,9 +10,10 @@ from typing import Any
 from muster.api.base import API_VERSION, LAST_APPLIED
 from muster.api.fleetpolicy import FleetPolicySpec
 from muster.api.trainingjob import NAME_RULES, is_job_name, parsed
-from muster.convert import hosts, identity, job_queueing, pod, saving, worker
+from muster.convert import hosts, identity, job_queueing, marks, pod, saving, worker
 from muster.convert.fields import Fields, Notes, RefusedError
 from muster.convert.hosts import HostNames
+from muster.convert.marks import is_anothers
 from muster.pods import launching
 from muster.status.template import AGAIN, problem
 from muster.world.fleet import Fleet
@@ -174,12 +175,12 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     Raises:
         RefusedError: Muster could not start its pods.
     """
-    marks: dict[str, str] = {}
+    foreign: dict[str, str] = {}
     written = template.pop("metadata", None) or {}
     for name, value in written.items():
         if name not in ("labels", "annotations", "creationTimestamp"):
             notes.leave_out(f"template.metadata.{name}", value, "Muster names a worker's pods, and owns them")
-    metadata = _own(written, marks)
+    metadata = _own(written, foreign)
     own = {key for values in metadata.values() for key in values}
     gang.lasts(Fields(template["spec"], "template.spec", notes))
     template["spec"].pop(job_queueing.DEADLINE, None)
@@ -200,7 +201,7 @@ def _worker(gang: Gang, template: dict[str, Any], notes: Notes) -> Worker:
     if gang.nodes > 1:
         identity.note_scripts(container, notes)
     worker.processes(container, gang.processes, gpus, notes)
-    return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, [marks])
+    return Worker({**({"metadata": metadata} if metadata else {}), **template}, container, gpus, [foreign])
 
 
 def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
@@ -220,13 +221,16 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     for key in ("ownerReferences", "finalizers"):
         if gang.metadata.get(key):
             notes.leave_out(f"metadata.{key}", gang.metadata[key])
-    marks: dict[str, str] = {}
-    metadata |= _own(gang.metadata, marks)
-    all_marks = [marks | of_replica for of_replica in made.marks]
-    placement = _placement(gang, all_marks, policy, notes)
+    of_gang: dict[str, str] = {}
+    metadata |= _own(gang.metadata, of_gang)
+    all_marks = [of_gang | of_replica for of_replica in made.marks]
+    merged = {key: value for of_replica in all_marks for key, value in of_replica.items()}
+    placement = _placement(gang, merged, policy, notes)
     spec |= {"placement": placement} if placement else {}
     queueing = job_queueing.convert_queueing(gang.limits, all_marks, notes)
     spec |= {"queueing": queueing} if queueing else {}
+    marks.convert_priority(all_marks, made.template["spec"], notes)
+    marks.note_others({key: merged[key] for key in merged if key not in {*_LEVELS, *job_queueing.MARKS}}, notes)
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     check_job(job, policy, notes)
@@ -234,35 +238,25 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     return job
 
 
-def _own(metadata: Mapping[str, Any], marks: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Return the labels and annotations of the user; those of other systems are added to `marks`."""
+def _own(metadata: Mapping[str, Any], foreign: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Return the labels and annotations of the user; those of other systems are added to `foreign`."""
     parts = {part: {**(metadata.get(part) or {})} for part in ("labels", "annotations")}
-    marks |= {
-        key: value for values in parts.values() for key, value in values.items() if pod.THEIR_LABELS.fullmatch(key)
-    }
+    foreign |= {key: value for values in parts.values() for key, value in values.items() if is_anothers(key)}
     own = {
-        part: {key: values[key] for key in values if key not in {*marks, LAST_APPLIED}}
+        part: {key: values[key] for key in values if key not in {*foreign, LAST_APPLIED}}
         for part, values in parts.items()
     }
     return {part: values for part, values in own.items() if values}
 
 
-def _placement(
-    gang: Gang, all_marks: Iterable[Mapping[str, str]], policy: FleetPolicySpec, notes: Notes
-) -> dict[str, Any]:
+def _placement(gang: Gang, written: Mapping[str, str], policy: FleetPolicySpec, notes: Notes) -> dict[str, Any]:
     levels = {level.label: level.name for level in policy.topology.levels}
     placement: dict[str, Any] = {}
-    marks = {key: label for of_replica in all_marks for key, label in of_replica.items()}
-    for key, label in marks.items():
-        wanted = _LEVELS.get(key)
-        if key in job_queueing.MARKS:
+    for key, wanted in _LEVELS.items():
+        label = written.get(key)
+        if label is None:
             continue
-        if pod.THEIR_RESTARTS.fullmatch(key):
-            notes.leave_out(key, label, "Muster restarts ranks itself (spec.recovery)")
-        elif wanted is None:
-            where = "spec.placement" if "topology" in key or "slice" in key else "docs/queueing.md"
-            notes.leave_out(key, label, f"Muster queues and places jobs itself, see {where}")
-        elif label == "kubernetes.io/hostname":
+        if label == "kubernetes.io/hostname":
             notes.became.append(f"{key}: {label}: so it is: each worker has a node of its own")
         elif key == EXCLUSIVE and len(set(gang.sizes)) > 1:
             notes.leave_out(key, label, "Jobs of several sizes are one gang now, and segments are of one size")

@@ -1,7 +1,7 @@
 """Converts what other systems know of a gang's time and of its preemption into spec.queueing.
 
 Source: kubernetes-sigs/kueue, its page of labels and annotations; volcano-sh/volcano,
-pkg/scheduler/api/pod_info.go.
+pkg/scheduler/api/pod_info.go; NVIDIA/KAI-Scheduler, its separation of priority and preemptibility.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ from muster.convert.fields import Notes
 
 DEADLINE = "activeDeadlineSeconds"
 _MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
-_PREEMPTABLE = "volcano.sh/preemptable"
-MARKS = frozenset({_MAX_EXECUTION, _PREEMPTABLE})
+# The values that let a pod be preempted, in lower case, the usual one first.
+_PREEMPTIBLE = {"volcano.sh/preemptable": ("true", "t", "1"), "kai.scheduler/preemptibility": ("preemptible",)}
+MARKS = frozenset({_MAX_EXECUTION, *_PREEMPTIBLE})
 """The labels and annotations that are converted here."""
 _ESTIMATE = "spec.queueing.expectedDurationSeconds"
 _NO_ESTIMATE = f"{_ESTIMATE} is a number from 1 to {MAX_DURATION_SECONDS} (a year), and Muster ends no job by time"
 _MOST_DIGITS = 10  # of a 32-bit number
-_TRUE = {"1", "t", "true"}
 
 
 def convert_queueing(
@@ -65,19 +65,26 @@ def _number(text: str) -> int | str:
 
 def _is_preemptible(marks: Sequence[Mapping[str, Any]], notes: Notes) -> bool:
     """Whether the source lets all pods be preempted."""
-    written = [str(of_replica.get(_PREEMPTABLE, "")) for of_replica in marks]
-    may_leave = [text.lower() in _TRUE for text in written]
-    if all(may_leave):
-        notes.became.append(f"{_PREEMPTABLE}: true -> spec.queueing.preemptible: true")
+    allowing = [_allows(mark, *values, marks=marks, notes=notes) for mark, values in _PREEMPTIBLE.items()]
+    if any(allowing):
         notes.check.append(
             "spec.queueing.preemptible: true: when other jobs need its nodes, the job is asked to save, and leaves "
             "within spec.checkpoint.saveTimeoutSeconds: what it has not saved by then is lost. It cannot be set back "
             "to false"
         )
+    return any(allowing)
+
+
+def _allows(mark: str, usual: str, *others: str, marks: Sequence[Mapping[str, Any]], notes: Notes) -> bool:
+    """Whether a mark lets all pods be preempted, by a value that does."""
+    written = [str(of_replica.get(mark, "")) for of_replica in marks]
+    may_leave = [text.lower() in (usual, *others) for text in written]
+    if all(may_leave):
+        notes.became.append(f"{mark}: {usual} -> spec.queueing.preemptible: true")
         return True
     if any(may_leave):
         why = "not all pods have it, and a gang leaves as a whole: write spec.queueing.preemptible where it may"
-        notes.leave_out(_PREEMPTABLE, "true", why)
+        notes.leave_out(mark, usual, why)
     elif any(written):
-        notes.leave_out(_PREEMPTABLE, max(written), "only true becomes spec.queueing.preemptible")
+        notes.leave_out(mark, max(written), f"only {usual} becomes spec.queueing.preemptible")
     return False

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.convert.fields import Notes, RefusedError, short
+from muster.convert.marks import is_anothers
 from muster.convert.worker import others
 
 # These mean the same in a worker's pod. The operator's own checks report wrong values of nodeName and dnsPolicy.
@@ -112,12 +113,7 @@ _SAID_BY_DEFAULT = {
 }
 _USUAL_GRACE = 30
 _USUAL_MESSAGE = "/dev/termination-log"
-# Labels that other systems, and Kubernetes Jobs, put on their pods.
-THEIR_RESTARTS = re.compile(r"sagemaker\.amazonaws\.com/(?:enable-job-auto-resume|job-max-retry-count)")
-THEIR_LABELS = re.compile(
-    r"(?:[\w.-]+\.)?(?:kueue\.x-k8s\.io|scheduling\.x-k8s\.io|scheduling\.sigs\.k8s\.io|jobset\.sigs\.k8s\.io|volcano\.sh|"
-    rf"kubeflow\.org|kai\.scheduler|run\.ai)/.*|scheduling\.k8s\.io/group-name|{THEIR_RESTARTS.pattern}"
-)
+# Labels that Kubernetes Jobs put on their pods.
 OF_JOBS = re.compile(r"(?:batch\.kubernetes\.io/)?(?:job-name|controller-uid|job-completion-index)")
 _ANOTHERS = re.compile(r"(?:jobset\.sigs\.k8s\.io|kubeflow\.org|batch\.kubernetes\.io|volcano\.sh)/[\w-]+")
 # JobSet's restarts in place: cmd/in-place-restart-agent, and the rule by which the kubelet restarts a whole pod.
@@ -228,7 +224,7 @@ def _keeping(rules: Any, where: str, why: str, notes: Notes) -> list[Any]:
 
 
 def _their_label(label: str) -> str:
-    return label if THEIR_LABELS.fullmatch(label) or OF_JOBS.fullmatch(label) else ""
+    return label if is_anothers(label) or OF_JOBS.fullmatch(label) else ""
 
 
 def _labels(rule: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from muster.convert.fields import short
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 PREEMPTABLE = "volcano.sh/preemptable"
+PREEMPTIBILITY = "kai.scheduler/preemptibility"
 COMMAND = ["torchrun", "train.py"]
 
 
@@ -39,6 +40,10 @@ def a_job_of_two_kinds(master: dict[str, Any], worker: dict[str, Any], **metadat
 
 def marked(value: str) -> dict[str, Any]:
     return {"annotations": {PREEMPTABLE: value}}
+
+
+def kai_labels(value: str) -> dict[str, Any]:
+    return {"labels": {PREEMPTIBILITY: value}}
 
 
 def a_limited_job_set() -> dict[str, Any]:
@@ -149,6 +154,25 @@ def test_a_gang_of_which_only_some_pods_may_be_preempted_is_not(source: dict[str
     found = only(source)
     assert queueing_of(found) is None
     assert any(note.startswith(f"{PREEMPTABLE}: true: not all pods have it") for note in found.notes.left_out)
+
+
+def test_a_preemptible_gang_of_kai_is_preemptible() -> None:
+    found = only(a_job_of_two_kinds({}, {}, **kai_labels("Preemptible")))
+    assert queueing_of(found) == {"preemptible": True}
+    assert f"{PREEMPTIBILITY}: preemptible -> spec.queueing.preemptible: true" in found.notes.became
+
+
+def test_a_gang_that_two_systems_may_preempt_is_checked_once() -> None:
+    found = only(a_job_of_two_kinds({}, {}, **kai_labels("preemptible"), **marked("true")))
+    assert queueing_of(found) == {"preemptible": True}
+    assert len([note for note in found.notes.check if "preemptible" in note]) == 1
+
+
+@pytest.mark.parametrize("value", ["non-preemptible", "semi-preemptible"])
+def test_another_preemptibility_is_left_out(value: str) -> None:
+    found = only(a_job_of_two_kinds({}, {}, **kai_labels(value)))
+    assert queueing_of(found) is None
+    assert f"{PREEMPTIBILITY}: {value}: only preemptible becomes spec.queueing.preemptible" in found.notes.left_out
 
 
 @pytest.mark.parametrize("value", ["false", "yes"])
