@@ -10,6 +10,7 @@ each job waits behind the one that it gives way to, and no two give way to each 
 Tests: tests/unit/queueing/test_preemption.py.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -165,6 +166,34 @@ class Loan(NamedTuple):
     since: datetime
 
 
+_Rank = tuple[bool, Place]
+
+
+@dataclass(slots=True)
+class _Line:
+    """The borrowers in the order of the queue, so that those that give way to a job are the last ones.
+
+    Attributes:
+        uids: of those with a place in the queue, and behind them those without.
+        ranks: of those with a place.
+        lent: the uids of those that keep their nodes for now, from jobs that preempt none.
+        start: where the uids of `last` begin.
+        last: those that were asked for last: the next job in the queue has mostly the same.
+    """
+
+    uids: Sequence[str]
+    ranks: Sequence[_Rank]
+    lent: frozenset[str]
+    start: int = 0
+    last: frozenset[str] = frozenset()
+
+    def behind(self, start: int) -> frozenset[str]:
+        """The uids from this place on."""
+        if start != self.start or not self.last:
+            self.start, self.last = start, frozenset(self.uids[start:])
+        return self.last
+
+
 @dataclass(slots=True)
 class Preemption:
     """The jobs of a plan that may have to give way.
@@ -182,6 +211,7 @@ class Preemption:
     now: datetime = datetime.min.replace(tzinfo=UTC)
     charged: Charged = field(default_factory=Charged)
     preempted_by: dict[str, Preemptors] = field(default_factory=dict)
+    _line: _Line | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def loans(self) -> frozenset[Loan]:
@@ -190,46 +220,64 @@ class Preemption:
 
     def owing_now(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job now."""
-        return frozenset(uid for uid in self.owing(job) if not self.keeps(self.borrowers[uid], job))
+        owing = self.owing(job)
+        if job.replacement:
+            return owing
+        lent = self._in_line().lent
+        return owing - lent if not job.preempts_by else owing - {uid for uid in owing & lent if self.keeps(uid, job)}
 
     def owing(self, job: WaitingJob) -> frozenset[str]:
-        """The uids of those that may give way to a waiting job, now or later."""
-        return frozenset(uid for uid, holder in self.borrowers.items() if self._owes(uid, holder, job))
+        """The uids of those that may give way to a waiting job, now or later: jobs without a place of their own, and
+        those behind it in the queue.
+
+        A gang that backfills has its own place while it waits for a replacement, too. Otherwise two of them could give
+        way to each other in turn.
+        """
+        if job.preemptible:
+            return frozenset()
+        line = self._in_line()
+        if job.replacement and job.job_uid not in self.borrowers:
+            return line.behind(0)
+        return line.behind(bisect_right(line.ranks, self._rank(job.namespace, job.job_uid, place_of(job))))
+
+    def _in_line(self) -> _Line:
+        if self._line is None:
+            ranks = {
+                uid: self._rank(holder.name.partition("/")[0], uid, holder.place)
+                for uid, holder in self.borrowers.items()
+                if holder.place is not None
+            }
+            placed = sorted(ranks, key=ranks.__getitem__)
+            lent = frozenset(uid for uid in placed if self._is_lent(self.borrowers[uid]))
+            others = [uid for uid in self.borrowers if uid not in ranks]
+            self._line = _Line([*placed, *others], [ranks[uid] for uid in placed], lent)
+        return self._line
+
+    def _rank(self, namespace: str, uid: str, place: Place) -> _Rank:
+        return self.charged.stands_behind(namespace, uid), place
 
     def lent_until(self, holders: Collection[str], job: WaitingJob) -> datetime | None:
         """Until when one of these keeps what it has to give back to a waiting job later; None: none does."""
-        borrowers = ((uid, self.borrowers[uid]) for uid in holders if uid in self.borrowers)
-        owing = (borrower for uid, borrower in borrowers if self._owes(uid, borrower, job))
-        until = (borrower.lent_until for borrower in owing if self.keeps(borrower, job))
-        return max(filter(None, until), default=None)
+        owing = self.owing(job).intersection(holders)
+        return max((self.kept_until(uid) for uid in owing if self.keeps(uid, job)), default=None)
 
     def in_order(self, uids: Iterable[str]) -> list[str]:
         """Such jobs in the order in which they give way, if none leaves already: those first that have run least."""
         return sorted(uids, key=lambda uid: (self.borrowers[uid].since, uid), reverse=True)
 
-    def keeps(self, holder: Borrower, job: WaitingJob) -> bool:
+    def keeps(self, uid: str, job: WaitingJob) -> bool:
         """Whether a job that backfills keeps its nodes for now.
 
         Not where a gang with a node less idles, and not from a job that may have the nodes of those it outranks.
         """
-        if holder.leaves or job.replacement or holder.lent_until is None or holder.place is None:
+        holder = self.borrowers[uid]
+        if job.replacement or holder.place is None:
             return False
         outranked = bool(job.preempts_by) and -job.priority < holder.place[0]
-        return self.now < holder.lent_until and not outranked
+        return self._is_lent(holder) and not outranked
 
-    def _owes(self, uid: str, holder: Borrower, job: WaitingJob) -> bool:
-        """Whether a holder has nodes that were lent to it, and that a waiting job may have.
-
-        A gang that backfills has its own place while it waits for a replacement, too. Otherwise two of them could give
-        way to each other in turn.
-        """
-        if job.preemptible or holder.place is None:
-            return not job.preemptible
-        if job.replacement and job.job_uid not in self.borrowers:
-            return True
-        namespace = holder.name.partition("/")[0]
-        own_rank = self.charged.stands_behind(job.namespace, job.job_uid), place_of(job)
-        return own_rank < (self.charged.stands_behind(namespace, uid), holder.place)
+    def _is_lent(self, holder: Borrower) -> bool:
+        return not holder.leaves and holder.lent_until is not None and self.now < holder.lent_until
 
     def victims_of(self, job: WaitingJob, spared: Collection[str] = ()) -> list[str]:
         """The uids of those that a waiting job may preempt, none of the spared namespaces, in the order in which they

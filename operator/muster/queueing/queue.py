@@ -222,6 +222,7 @@ class _Planner:
         self._closed = closed
         self._preemption = preemption
         self._preemptors = 0
+        self._all_reserved: set[str] = set()  # of the jobs that may give way, those known to have no other nodes
         self.may_pass: list[WaitingJob] = []
         self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
         self._offers = offers
@@ -420,7 +421,9 @@ class _Planner:
 
     def _not_all_reserved(self, uids: Iterable[str]) -> list[str]:
         """Return those of these jobs whose nodes are not all reserved for jobs before."""
-        return [uid for uid in uids if not self._space.all_reserved(self._fleet.nodes_of(uid))]
+        others = [uid for uid in uids if uid not in self._all_reserved]
+        self._all_reserved.update(uid for uid in others if self._space.all_reserved(self._fleet.nodes_of(uid)))
+        return [uid for uid in others if uid not in self._all_reserved]
 
     def _goes_to_others(self, way: _Way) -> Generator[None, None, bool]:
         """Return whether jobs before in the queue, which have too few nodes, would have nodes of this way."""

@@ -375,6 +375,19 @@ def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool)
     assert preemption.preempted_by == ({"b": (Preemptor(job.name),)} if gives else {})
 
 
+def test_each_of_several_jobs_has_those_that_give_way_to_it() -> None:
+    passed = {name: Borrower(f"default/{name}", at(0), place=(0, at(int(name)), f"default/{name}")) for name in "258"}
+    kept = Borrower("default/6", at(0), place=(0, at(6), "default/6"), lent_until=at(100))
+    preemption = Preemption({"p": Borrower("default/p", at(0)), "6": kept, **passed}, now=at(50))
+    for seconds, owing in ((4, "568p"), (1, "2568p"), (7, "8p"), (9, "p"), (4, "568p")):
+        job = wants("a", 4, seconds=seconds)
+        assert preemption.owing(job) == {*owing}
+        assert preemption.owing_now(job) == {*owing} - {"6"}
+        assert preemption.owing_now(replace(job, replacement=True)) == {*"2568p"}
+        assert preemption.owing_now(replace(job, priority=1, preempts_by="high")) == {*"2568p"}
+    assert not preemption.owing(spot(wants("spot", 4)))
+
+
 def test_a_gang_that_waits_for_a_replacement_does_not_give_way_to_itself() -> None:
     job = wants("b", 1, kept=("r1-0",), replacement=True)
     own = Borrower(job.name, at(0), place=place_of(job))
