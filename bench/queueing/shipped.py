@@ -13,10 +13,11 @@ from bench.queueing.workload import DAY, SMALL_NODES
 from muster.api.fleetpolicy import PriorityPreemption
 from muster.placement.parts import at_once
 from muster.queueing.ends import JobEnd, RemainingTime
+from muster.queueing.lending import LendingOffer, lending_offer
 from muster.queueing.preemption import Borrower, Preemption, Victim, exempt_until, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
-from muster.queueing.waiting import LendingOffer, WaitingJob, lending_offer
+from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import Placed, QueueDecision
 
 _Step = tuple[str, QueueDecision] | None

@@ -8,8 +8,8 @@ Tests: tests/unit/controller/test_queue.py.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from muster.queueing.lending import LendingOffer, lending_offer
 from muster.queueing.preemption import Loan, Preemption
-from muster.queueing.waiting import LendingOffer, lending_offer
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import StartEstimate
 

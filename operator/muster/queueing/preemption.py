@@ -25,13 +25,6 @@ Place = tuple[int, datetime, str]
 """A place in the queue by priority, age and name alone; the job that comes first has the least."""
 WAITING_FOR_PREEMPTION = "WaitingForPreemption"
 """The reason of a waiting job that starts once other jobs have given way to it."""
-MAX_SPARED = 8
-"""Of so many jobs that would give way it is tried whether the others are enough."""
-MAX_PREEMPTORS = 8
-"""For so many jobs of a queue, the first ones that may preempt by their priority, it is tried. As many may reserve
-nodes before them."""
-MAX_WAYS = 4
-"""So many ways to take nodes of jobs of lower priority are tried for each."""
 LENDS_FREELY_SECONDS = 7 * 86400.0
 """A job with an older place in the queue lends its nodes only until it starts by its estimate (docs/decisions/0101)."""
 MAX_LENT_SECONDS = 48 * 3600.0
@@ -170,7 +163,7 @@ _Rank = tuple[bool, Place]
 
 
 @dataclass(slots=True)
-class _Line:
+class _InOrder:
     """The borrowers in the order of the queue, so that those that give way to a job are the last ones.
 
     Attributes:
@@ -211,7 +204,7 @@ class Preemption:
     now: datetime = datetime.min.replace(tzinfo=UTC)
     charged: Charged = field(default_factory=Charged)
     preempted_by: dict[str, Preemptors] = field(default_factory=dict)
-    _line: _Line | None = field(default=None, init=False, repr=False, compare=False)
+    _in_order: _InOrder | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def loans(self) -> frozenset[Loan]:
@@ -223,7 +216,7 @@ class Preemption:
         owing = self.owing(job)
         if job.replacement:
             return owing
-        lent = self._in_line().lent
+        lent = self._borrowers_in_order().lent
         return owing - lent if not job.preempts_by else owing - {uid for uid in owing & lent if self.keeps(uid, job)}
 
     def owing(self, job: WaitingJob) -> frozenset[str]:
@@ -235,13 +228,13 @@ class Preemption:
         """
         if job.preemptible:
             return frozenset()
-        line = self._in_line()
+        line = self._borrowers_in_order()
         if job.replacement and job.job_uid not in self.borrowers:
             return line.behind(0)
         return line.behind(bisect_right(line.ranks, self._rank(job.namespace, job.job_uid, place_of(job))))
 
-    def _in_line(self) -> _Line:
-        if self._line is None:
+    def _borrowers_in_order(self) -> _InOrder:
+        if self._in_order is None:
             ranks = {
                 uid: self._rank(holder.name.partition("/")[0], uid, holder.place)
                 for uid, holder in self.borrowers.items()
@@ -250,8 +243,8 @@ class Preemption:
             placed = sorted(ranks, key=ranks.__getitem__)
             lent = frozenset(uid for uid in placed if self._is_lent(self.borrowers[uid]))
             others = [uid for uid in self.borrowers if uid not in ranks]
-            self._line = _Line([*placed, *others], [ranks[uid] for uid in placed], lent)
-        return self._line
+            self._in_order = _InOrder([*placed, *others], [ranks[uid] for uid in placed], lent)
+        return self._in_order
 
     def _rank(self, namespace: str, uid: str, place: Place) -> _Rank:
         return self.charged.stands_behind(namespace, uid), place

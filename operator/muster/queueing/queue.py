@@ -18,12 +18,11 @@ more reserved node, and there are never more than the job needs.
 """
 
 import functools
-import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import NamedTuple, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 from muster.placement.names import (
     OTHERS,
@@ -36,29 +35,29 @@ from muster.placement.reasons import NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL
 from muster.placement.space import Space, prepare_trees
 from muster.queueing.charges import Charged
 from muster.queueing.enabling import NotEnabled
+from muster.queueing.lending import Lenders, LendingOffer
 from muster.queueing.limits import BEHIND_IN_QUEUE, Limits, OverLimit
 from muster.queueing.phrases import before_in_queue_text, jobs_text, more_text, part_text
 from muster.queueing.preemption import (
-    MAX_LENT_SECONDS,
-    MAX_PREEMPTORS,
-    MAX_SPARED,
-    MAX_WAYS,
     WAITING_FOR_PREEMPTION,
     Place,
     Preemption,
     WaitingForPreemption,
     place_of,
 )
+from muster.queueing.preemption_search import PreemptionSearch
 from muster.queueing.quotas import NamespaceQuotas, OverQuota, Quotas, no_quotas
-from muster.queueing.waiting import LendingOffer, WaitingJob
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.names import nodes_text, verb_for
-from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, QueueDecision
+from muster.world.queuedecision import LentNodes, NotPlaced, Placed, QueueDecision
 
 INTERNAL_ERROR = "InternalError"
+MAX_PREEMPTORS = 8
+"""For so many jobs of a queue, the first ones that may preempt by their priority, it is tried. As many may reserve
+nodes before them."""
 _NONE_CHARGED = Charged()
 _Answer = TypeVar("_Answer")
-_LENDS_NOTHING = LendingOffer(0.0, 0.0)
 # Waiting does not help these: they block no other job.
 _HOPELESS = frozenset({NEVER_FITS, UNKNOWN_TOPOLOGY_LEVEL})
 
@@ -179,13 +178,6 @@ def _guarded(answering: Generator[None, None, _Answer]) -> Generator[None, None,
         return Failed(INTERNAL_ERROR, f"{text}. Muster tries again. Report it with the operator's log.", error=error)
 
 
-class _Way(NamedTuple):
-    """Nodes for a job, and the jobs that hold some of them and give way."""
-
-    chosen: tuple[str, ...]
-    giving: frozenset[str]
-
-
 @dataclass(slots=True)
 class _Besides:
     """What is said of a waiting job besides its answer.
@@ -222,16 +214,14 @@ class _Planner:
         self._closed = closed
         self._preemption = preemption
         self._preemptors = 0
-        self._all_reserved: set[str] = set()  # of the jobs that may give way, those known to have no other nodes
         self.may_pass: list[WaitingJob] = []
-        self._blocked: list[WaitingJob] = []  # those that nodes are reserved for
-        self._offers = offers
-        self._lenders: dict[str, LendingOffer] = {}  # jobs that nodes are reserved for, by name, in their order
+        self._lenders = Lenders(offers)
         self._fleet = fleet
         self._limits = limits
         self._quotas = quotas
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
+        self._search = PreemptionSearch(fleet, self._space, self._unreserved, preemption)
         self.of_last = _Besides()
         # Namespaces with a job that its limit or a quota keeps waiting: what a job there leaves may go to that one.
         self._without_room: set[str] = set()
@@ -285,30 +275,15 @@ class _Planner:
         """Return nodes for one of `may_pass` that jobs before it in the queue lend, which they are reserved for, or
         which count on them: to those that end in time, and to those that leave them enough; None: there are none."""
         yield
-        seconds = job.expected_seconds or 0.0
-        lenders = dict(itertools.takewhile(lambda lender: lender[0] != job.name, self._lenders.items()))
-        sooner = {name for name, offer in lenders.items() if offer.ends_by_seconds < seconds}
-        lacking = {name for name in sooner if lenders[name].extra_nodes < job.needs}
-        if len(lacking) == len(lenders):
-            return None
-        avoid = {node: reserved_refusal(name) for name in lacking for node in lenders[name].nodes}
-        needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
-        answer = yield from self._unreserved.find(replace(job.request, needs=needs))
+        request = self._lenders.request_of(job)
+        answer = (yield from self._unreserved.find(request)) if request is not None else None
         if answer is None:
             return None
         chosen = (*answer.nodes, *answer.spares)
         if self._quotas.refusal(job, answer, chosen) is not None:
             return None
         self._promise(job, chosen)
-        del self._lenders[job.name]
-        lent_by = Counter(name for name, offer in lenders.items() for node in chosen if node in offer.nodes)
-        lent_seconds = min(seconds, MAX_LENT_SECONDS, *(lenders[name].lends_seconds for name in lent_by))
-        besides = lent_by.keys() & sooner
-        for name in besides:
-            left = lenders[name].extra_nodes - lent_by[name]
-            self._lenders[name] = lenders[name]._replace(extra_nodes=left)
-        lent_until = self._preemption.now + timedelta(seconds=lent_seconds)
-        return replace(answer, backfill=Backfill(seconds, lent_until, leaves_enough=bool(besides)))
+        return replace(answer, backfill=self._lenders.lend(job, chosen, self._preemption.now))
 
     def _promise(self, job: WaitingJob, chosen: tuple[str, ...]) -> None:
         self._limits.promise(job)
@@ -329,11 +304,9 @@ class _Planner:
         if over_quota is not None:
             return over_quota
         self._limits.reserve(job)
-        self._blocked.append(job)
+        self._search.blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
-        free = self._note_reserved(job, kept)
-        offer = self._offers.get(job.job_uid, _LENDS_NOTHING)
-        self._lenders[job.name] = offer._replace(nodes=offer.nodes.union(free))
+        self._lenders.add(job, self._note_reserved(job, kept))
         yield
         self._note_lent(job, kept)
         return None
@@ -358,13 +331,13 @@ class _Planner:
         preemption, nodes_of = self._preemption, self._fleet.nodes_of
         owing = preemption.owing_now(job)
         yield
-        lent = preemption.in_order(self._not_all_reserved(owing))
+        lent = preemption.in_order(self._search.not_all_reserved(owing))
         yield
-        way = yield from self._best_way(job, lent)
-        if way is None:
+        choice = yield from self._search.best(job, lent, self._victims(job))
+        if choice is None:
             return (yield from self._answer_without(job, lent)) or answer
         yield
-        chosen, giving = way
+        chosen, giving = choice
         if not giving:  # nodes have become free meanwhile: the next plan finds them
             return answer
         over_quota = self._quotas.refusal(job, answer, chosen)
@@ -395,100 +368,11 @@ class _Planner:
         """Return the jobs of lower priority whose nodes a job may take: for the first MAX_PREEMPTORS jobs only."""
         if not job.preempts_by or not self._preemption.victims:
             return []
-        if self._preemptors >= MAX_PREEMPTORS or len(self._blocked) > MAX_PREEMPTORS:
+        if self._preemptors >= MAX_PREEMPTORS or len(self._search.blocked) > MAX_PREEMPTORS:
             return []
         self._preemptors += 1
         self.of_last.preempts_from = self._preemption.preempts_from(job)
         return self._preemption.victims_of(job, self._without_room)
-
-    def _best_way(self, job: WaitingJob, lent: Sequence[str]) -> Generator[None, None, _Way | None]:
-        """Return nodes for a job if others give way; None: they would not help.
-
-        Those that leave already come first. Those whose nodes are lent come before those that the job outranks.
-        """
-        preemption, victims = self._preemption, self._victims(job)
-        candidates = [*lent, *self._not_all_reserved(victims)]
-        candidates.sort(key=preemption.leaves, reverse=True)
-        for _ in range(MAX_WAYS):
-            way = yield from self._way(job, candidates)
-            if way is None or way.giving.isdisjoint(victims):
-                return way
-            way = (yield from self._cheaper_way(job, candidates, preemption.toll(way.giving))) or way
-            if not (yield from self._goes_to_others(way)):
-                return way
-            candidates = [uid for uid in candidates if uid not in way.giving or uid in preemption.borrowers]
-        return None
-
-    def _not_all_reserved(self, uids: Iterable[str]) -> list[str]:
-        """Return those of these jobs whose nodes are not all reserved for jobs before."""
-        others = [uid for uid in uids if uid not in self._all_reserved]
-        self._all_reserved.update(uid for uid in others if self._space.all_reserved(self._fleet.nodes_of(uid)))
-        return [uid for uid in others if uid not in self._all_reserved]
-
-    def _goes_to_others(self, way: _Way) -> Generator[None, None, bool]:
-        """Return whether jobs before in the queue, which have too few nodes, would have nodes of this way."""
-        space = self._unreserved.copied()
-        for job in self._blocked:
-            yield
-            given_back = self._preemption.owing_now(job) | way.giving
-            if (yield from space.find(replace(job.request, given_back=given_back))) is not None:
-                return True
-            given_back |= self._preemption.owing(job)
-            kept = yield from space.reservation(replace(job.request, given_back=given_back))
-            if not set(kept).isdisjoint(way.chosen):
-                return True
-            space.reserve_nodes(kept, reserved_refusal(job.name))
-        return False
-
-    def _cheaper_way(
-        self, job: WaitingJob, candidates: Sequence[str], toll: tuple[int, int, int]
-    ) -> Generator[None, None, _Way | None]:
-        """Return a way on which less is taken from running jobs; None: none is found.
-
-        The first way goes from small jobs to large ones. Of large ones fewer may do, which hold fewer nodes together.
-        """
-        preemption = self._preemption
-        tolls = {uid: preemption.toll([uid]) for uid in candidates}
-        larger_first = sorted(candidates, key=lambda uid: (tolls[uid][0], -tolls[uid][1]))
-        way = yield from self._way(job, [uid for uid in larger_first if tolls[uid] < toll])
-        return way if way is not None and preemption.toll(way.giving) < toll else None
-
-    def _way(self, job: WaitingJob, candidates: Sequence[str]) -> Generator[None, None, _Way | None]:
-        """Return nodes for a job if some of these jobs give way; None: they would not help.
-
-        Those give way that come first, and of these none without which the others are enough, of the last MAX_SPARED.
-        Few are tried before many: each try costs as much as they have nodes.
-        """
-        if not candidates:
-            return None
-        least, most = 1, 1
-        while (way := (yield from self._find_with(job, candidates[:most]))) is None:
-            yield
-            if most >= len(candidates):
-                return None
-            least, most = most + 1, most * 2
-        most = min(most, len(candidates))
-        while least < most:
-            yield
-            middle = (least + most) // 2
-            fewer = yield from self._find_with(job, candidates[:middle])
-            if fewer is None:
-                least = middle + 1
-            else:
-                most, way = middle, fewer
-        for uid in reversed([uid for uid in candidates[:most] if uid in way.giving][-MAX_SPARED:]):
-            yield
-            way = (yield from self._find_with(job, way.giving - {uid})) or way
-        return way
-
-    def _find_with(self, job: WaitingJob, giving: Collection[str]) -> Generator[None, None, _Way | None]:
-        """Return nodes for a job if these give theirs back, and those of them that have to; None if there are none."""
-        answer = yield from self._space.find(replace(job.request, given_back=frozenset(giving)))
-        if answer is None:
-            return None
-        chosen = (*answer.nodes, *answer.spares)
-        holders = frozenset[str]().union(*map(self._fleet.holders, chosen))
-        return _Way(chosen, holders.intersection(giving))
 
     def _behind(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, Behind | None]:
         """Return the answer of a job that would have its nodes if none were reserved; None for any other job."""

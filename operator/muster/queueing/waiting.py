@@ -1,14 +1,12 @@
-"""A job that waits for nodes, and what it lends until it starts, as the queue sees it.
+"""A job that waits for nodes, as the queue sees it.
 
 Tests: tests/unit/queueing/test_queue.py.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from muster.placement.request import Request
-from muster.world.queuedecision import LendingTerms, StartEstimate
 from muster.world.quotas import QuotaClaim
 
 
@@ -63,34 +61,3 @@ class WaitingJob:
         holds nodes that it has left.
         """
         return self.held + self.needs - (max(self.held, self.size) if self.replacement else 0)
-
-
-class LendingOffer(NamedTuple):
-    """What a waiting job lends of the nodes reserved for it, to which jobs and for how long, by its estimated start.
-
-    Attributes:
-        lends_seconds: it lends nodes for so long from now on, and no longer.
-        ends_by_seconds: it lends to jobs that are expected to end within so long.
-        extra_nodes: it lends so many nodes to others.
-        nodes: those that it lends.
-    """
-
-    lends_seconds: float
-    ends_by_seconds: float
-    extra_nodes: int = 0
-    nodes: frozenset[str] = frozenset()
-
-
-def lending_offer(estimate: StartEstimate, now: datetime, lent: int = 0) -> LendingOffer | None:
-    """Return what a job lends by the estimate of its start; None: that says no time.
-
-    Args:
-        estimate: of the job.
-        now: by the clock of the estimate.
-        lent: how many nodes have been lent since.
-    """
-    if estimate.time is None:
-        return None
-    ends_by, until, extra_nodes = estimate.lends or LendingTerms(estimate.time, estimate.time)
-    lends_seconds, ends_by_seconds = ((time - now).total_seconds() for time in (until, ends_by))
-    return LendingOffer(lends_seconds, ends_by_seconds, max(extra_nodes - lent, 0), estimate.nodes)

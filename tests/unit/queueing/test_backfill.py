@@ -11,10 +11,11 @@ from tests.unit.queueing.builders import wants
 
 from muster.placement.parts import at_once
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
+from muster.queueing.lending import lending_offer
 from muster.queueing.preemption import Borrower, Preemption, place_of
 from muster.queueing.queue import order, plan_steps
 from muster.queueing.starts import Ends, start_times
-from muster.queueing.waiting import WaitingJob, lending_offer
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
 

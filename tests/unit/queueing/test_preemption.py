@@ -15,9 +15,10 @@ from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.charges import Charged
-from muster.queueing.preemption import MAX_PREEMPTORS, Borrower, Preemption, Victim, place_of
-from muster.queueing.queue import order, plan_steps
-from muster.queueing.waiting import LendingOffer, WaitingJob
+from muster.queueing.lending import LendingOffer
+from muster.queueing.preemption import Borrower, Preemption, Victim, place_of
+from muster.queueing.queue import MAX_PREEMPTORS, order, plan_steps
+from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, Preemptor, Refusal, RefusalKind
 
