@@ -196,7 +196,7 @@ def _next(asked: Iterator[Any], over: list[bool]) -> None:
 def steps(shape: Sequence[int], kind: str, count: int, runs: int) -> Row:
     """A plan for jobs of which each needs a look of its own: all of it, and the longest time without a pause."""
     times = [
-        timed_steps(plan_steps(a_large_fleet(shape, Fill("random 60 %", share=0.6)), queue_of(kind, count), {}, {}))
+        timed_steps(plan_steps(a_large_fleet(shape, Fill("random 60 %", share=0.6)), queue_of(kind, count)))
         for _ in range(runs)
     ]
     row = {"nodes": math.prod(shape), "case": f"queue, own {kind}", "size": count}
@@ -232,7 +232,7 @@ def giving_way(runs: int) -> Row:
         for name in [f"job-{number}" for number in range(1000)]
     ]
     jobs = {uid: Borrower(f"default/{uid}", QUEUED) for uid in lent}
-    times = [timed_steps(plan_steps(fleet, waiting, {}, {}, preemption=Preemption(jobs))) for _ in range(runs)]
+    times = [timed_steps(plan_steps(fleet, waiting, preemption=Preemption(jobs))) for _ in range(runs)]
     return {"nodes": len(fleet.nodes), "case": "plan, none gives way", "size": len(waiting), **figures_of_steps(times)}
 
 
@@ -251,7 +251,7 @@ def beside_many_jobs(runs: int) -> list[Row]:
         request = Request(size, NEEDS, name, required=level, viewer="default")
         waiting.append(WaitingJob(name, f"default/{name}", "default", 0, QUEUED, request))
     jobs = {uid: Borrower(f"default/{uid}", QUEUED) for uid in uids[::2]}
-    plans = [timed_steps(plan_steps(fleet, waiting, {}, {}, preemption=Preemption(jobs))) for _ in range(runs)]
+    plans = [timed_steps(plan_steps(fleet, waiting, preemption=Preemption(jobs))) for _ in range(runs)]
     ends = {uid: JobEnd(QUEUED + timedelta(minutes=place), EndBasis.EXPECTED, "") for place, uid in enumerate(uids)}
     lasts = Ends(ends.__getitem__, lambda _: RemainingTime(3600.0, EndBasis.EXPECTED, ""))
     first = [(job, NotPlaced(INSUFFICIENT_NODES, "")) for job in waiting[:MAX_ESTIMATED]]

@@ -94,7 +94,7 @@ class Muster:
         may_give_way = self._may_give_way(cluster)
         preemption = self._preemption(may_give_way, cluster.now)
         offers = self._offers(cluster, waiting, preemption)
-        steps = plan_steps(cluster.fleet, waiting, {}, {}, reserved, preemption=preemption, offers=offers)
+        steps = plan_steps(cluster.fleet, waiting, preemption=preemption, offers=offers, reserved=reserved)
         for step in self._timed(steps) if timed else steps:
             if step is not None and isinstance(step[1].answer, Placed):
                 starts.append((runs[step[0]], step[1].answer.nodes))
@@ -182,7 +182,7 @@ class Muster:
 
         first = order(waiting)[:MAX_ESTIMATED]
         decisions = dict(
-            filter(None, plan_steps(cluster.fleet, first, {}, {}, preemption=replace(preemption, preempted_by={})))
+            filter(None, plan_steps(cluster.fleet, first, preemption=replace(preemption, preempted_by={})))
         )
         answers = [(job, decisions[job.job_uid].answer) for job in first]
         found = at_once(start_times(cluster.fleet, answers, Ends(end_of, of_waiting), preemption, now))

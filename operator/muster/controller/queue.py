@@ -27,7 +27,7 @@ from muster.controller.startestimates import StartEstimates
 from muster.controller.undecidedjobs import UndecidedJobs
 from muster.placement.fragmentation import fragmentation
 from muster.queueing.preemption import Preemption
-from muster.queueing.queue import Failed, plan_steps
+from muster.queueing.queue import Failed, NamespaceRules, plan_steps
 from muster.queueing.quotas import OverQuota
 from muster.queueing.short_estimates import ShortEstimates
 from muster.queueing.waiting import WaitingJob
@@ -228,12 +228,11 @@ class Queue:
         answers = ((namespace, self._cluster.closed(namespace)) for namespace in namespaces)
         closed = {namespace: answer for namespace, answer in answers if answer is not None}
         held = self._cluster.held_by_namespace() if limits else {}
-        quotas = self._cluster.quotas_of
-        fleet = self._cluster.fleet
+        rules = NamespaceRules(limits, held, self._cluster.quotas_of, closed)
         offers = self.estimates.for_plan(preemption)
         no_backfill = self._short_estimates.closed(self._now())
         queue = [replace(job, expected_seconds=None) if job.namespace in no_backfill else job for job in asked.values()]
-        steps = plan_steps(fleet, queue, limits, held, reserved, quotas, closed, preemption, offers)
+        steps = plan_steps(self._cluster.fleet, queue, rules, preemption, offers, reserved)
         decisions: dict[str, QueueDecision] = {}
         began_at, slices = self._clock(), Slices(self._clock)
         for step in steps:

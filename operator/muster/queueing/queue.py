@@ -103,31 +103,45 @@ def order(waiting: Iterable[WaitingJob], charged: Charged = _NONE_CHARGED) -> li
     return sorted(waiting, key=rank)
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceRules:
+    """What decides about the jobs of a namespace, besides the fleet.
+
+    Attributes:
+        limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
+        held: nodes that count for a namespace's limit now; a gang that waits for a replacement counts with its whole
+            size.
+        quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
+        closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
+    """
+
+    limits: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+    quotas: Callable[[str], NamespaceQuotas] = no_quotas
+    closed: Mapping[str, NotEnabled] = field(default_factory=dict)
+
+
+_NO_RULES = NamespaceRules()
+
+
 def plan_steps(
     fleet: Fleet,
     waiting: Iterable[WaitingJob],
-    limits: Mapping[str, int],
-    held: Mapping[str, int],
-    reserved: dict[str, str] | None = None,
-    quotas: Callable[[str], NamespaceQuotas] = no_quotas,
-    closed: Mapping[str, NotEnabled] | None = None,
+    rules: NamespaceRules = _NO_RULES,
     preemption: Preemption | None = None,
     offers: Mapping[str, LendingOffer] | None = None,
+    reserved: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, QueueDecision] | None]:
     """Work out the answers for all waiting jobs in the order of the queue, each when it is asked for.
 
     Args:
         fleet: the fleet. If it changes between two steps, each answer is for the fleet as it was at one of them.
         waiting: the queue, in any order.
-        limits: nodes that the jobs of a namespace may hold together; none for a namespace that is absent.
-        held: nodes that count for a namespace's limit now; a gang that waits for a replacement counts with its whole
-            size.
-        reserved: filled in: the names of the jobs for which free nodes are reserved, by node.
-        quotas: the ResourceQuotas of a namespace, asked once for each namespace of the queue.
-        closed: namespaces of which no job starts. A gang that has nodes gets replacements there, too.
+        rules: of the namespaces.
         preemption: the jobs that hold nodes and may have to give way, and which jobs stand behind the others; filled
             in: which of the former have to.
         offers: by uid, what waiting jobs lend until they start, as far as their start is known.
+        reserved: filled in: the names of the jobs for which free nodes are reserved, by node.
 
     Yields:
         Job uid and answer; None between parts of the work on one job, so that other work may run. Answers that are
@@ -137,9 +151,7 @@ def plan_steps(
     preemption = preemption or Preemption()
     charged = preemption.charged
     queue = order(waiting, charged)
-    accounts = Limits(limits, held), Quotas(fleet, quotas)
-    reserved = {} if reserved is None else reserved
-    planner = _Planner(fleet, *accounts, reserved, closed or {}, preemption, offers or {})
+    planner = _Planner(fleet, rules, preemption, offers or {}, {} if reserved is None else reserved)
     decisions: dict[str, QueueDecision] = {}
     for position, job in enumerate(queue, start=1):
         payer = charged.payer(job.namespace, job.job_uid)
@@ -204,21 +216,19 @@ class _Planner:
     def __init__(
         self,
         fleet: Fleet,
-        limits: Limits,
-        quotas: Quotas,
-        reserved: dict[str, str],
-        closed: Mapping[str, NotEnabled],
+        rules: NamespaceRules,
         preemption: Preemption,
         offers: Mapping[str, LendingOffer],
+        reserved: dict[str, str],
     ) -> None:
-        self._closed = closed
+        self._closed = rules.closed
         self._preemption = preemption
         self._preemptors = 0
         self.may_pass: list[WaitingJob] = []
         self._lenders = Lenders(offers)
         self._fleet = fleet
-        self._limits = limits
-        self._quotas = quotas
+        self._limits = Limits(rules.limits, rules.held)
+        self._quotas = Quotas(fleet, rules.quotas)
         self._space = Space(fleet)
         self._unreserved = Space(fleet)  # the same, as if nothing were reserved
         self._search = PreemptionSearch(fleet, self._space, self._unreserved, preemption)

@@ -339,7 +339,7 @@ def in_queue(*worlds: JobWorld) -> list[JobWorld]:
         for world in worlds
         if (request := request_of(world)) is not None
     ]
-    turns = plan(worlds[0].fleet, waiting, {}, {}) if waiting else {}
+    turns = plan(worlds[0].fleet, waiting) if waiting else {}
     return [replace(world, queue_decision=turns.get(world.uid)) for world in worlds]
 
 

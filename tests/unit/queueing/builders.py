@@ -10,6 +10,7 @@ from tests.unit.queueing.planned import plan
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
 from muster.queueing.enabling import NotEnabled
+from muster.queueing.queue import NamespaceRules
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
@@ -58,7 +59,7 @@ def answers(
     closed: Mapping[str, NotEnabled] | None = None,
 ) -> dict[str, Placed | NotPlaced]:
     """What the plan says to each job, by its name without the namespace."""
-    turns = plan(fleet, jobs, limits or {}, held or {}, closed=closed)
+    turns = plan(fleet, jobs, NamespaceRules(limits or {}, held or {}, closed=closed or {}))
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in jobs}
 
 

@@ -109,7 +109,7 @@ class Story:
             return
         charged = self.charges.charged(now)
         line = order([job.waiting for job in queued.values()], charged)
-        turns = plan(fleet, line, {}, {}, preemption=Preemption(charged=charged))
+        turns = plan(fleet, line, preemption=Preemption(charged=charged))
         waits = [job for job in line if not isinstance(turns[job.job_uid].answer, Placed)]
         for place, each in enumerate(line):
             if each in waits:

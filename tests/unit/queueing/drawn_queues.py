@@ -11,7 +11,7 @@ from muster.placement.names import promised_refusal
 from muster.placement.parts import at_once
 from muster.placement.space import Space, solve
 from muster.queueing.limits import OverLimit
-from muster.queueing.queue import Behind, order
+from muster.queueing.queue import Behind, NamespaceRules, order
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import NotPlaced, Placed
@@ -27,7 +27,7 @@ class Case:
     held: dict[str, int]
 
     def answers(self, waiting: list[WaitingJob] | None = None) -> dict[str, Placed | NotPlaced]:
-        turns = plan(self.fleet, self.waiting if waiting is None else waiting, self.limits, self.held)
+        turns = plan(self.fleet, self.waiting if waiting is None else waiting, NamespaceRules(self.limits, self.held))
         return {uid: turn.answer for uid, turn in turns.items()}
 
 
@@ -86,7 +86,9 @@ def the_first_gets_what_it_would_get_alone(case: Case) -> None:
 def the_order_in_which_jobs_are_handed_in_does_not_matter(case: Case, random: Random) -> None:
     shuffled = list(case.waiting)
     random.shuffle(shuffled)
-    assert plan(case.fleet, shuffled, case.limits, case.held) == plan(case.fleet, case.waiting, case.limits, case.held)
+    assert plan(case.fleet, shuffled, NamespaceRules(case.limits, case.held)) == plan(
+        case.fleet, case.waiting, NamespaceRules(case.limits, case.held)
+    )
 
 
 def who_is_told_to_be_behind_would_have_a_place_otherwise(case: Case) -> None:

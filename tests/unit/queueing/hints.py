@@ -34,7 +34,7 @@ class Scene:
     def answer(self) -> Placed | NotPlaced:
         """What the plan says to the job."""
         preemption = Preemption({uid: Borrower(f"default/{uid}", at(0)) for uid in self.giving})
-        steps = plan_steps(self.fleet, [*self.before, self.waiting], {}, {}, preemption=preemption)
+        steps = plan_steps(self.fleet, [*self.before, self.waiting], preemption=preemption)
         return dict(filter(None, steps))[self.waiting.job_uid].answer
 
     def starts(self) -> bool:

@@ -112,7 +112,7 @@ class Fleet:
         preemption.borrowers = {uid: job for uid, job in may.items() if isinstance(job, Borrower)}
         preemption.victims = {uid: job for uid, job in may.items() if isinstance(job, Victim)}
         waiting = [holder.waiting for holder in self.jobs if not holder.nodes and holder.comes <= self.now]
-        answers = dict(filter(None, plan_steps(self.fleet, waiting, {}, {}, preemption=preemption)))
+        answers = dict(filter(None, plan_steps(self.fleet, waiting, preemption=preemption)))
         dies = self.chance.random() < 0.2
         self.led = self.led if dies else self.now
         for holder in self.chance.sample(self.jobs, len(self.jobs)):

@@ -165,7 +165,7 @@ def _started(
     fleet: Fleet, queue: list[WaitingJob], jobs: dict[str, Job], able: dict[str, list[int]], now: int
 ) -> Iterator[tuple[str, Placed]]:
     """The jobs that start now; who is the first (of those that can start at all) and who passes it is noted."""
-    turns = plan(fleet, queue, {}, {})
+    turns = plan(fleet, queue)
     first: Job | None = None
     for waiting in order(queue):
         answer, job = turns[waiting.job_uid].answer, jobs[waiting.name]

@@ -40,7 +40,7 @@ class Case:
         """The plan's answers, by uid, where these estimates are known from before the first job has passed."""
         said = {uid: lending_offer(estimate, NOW, self.lent) for uid, estimate in known.items()}
         offers = {uid: offer for uid, offer in said.items() if offer is not None}
-        steps = plan_steps(self.fleet, self.waiting, {}, {}, preemption=self.preemption, offers=offers)
+        steps = plan_steps(self.fleet, self.waiting, preemption=self.preemption, offers=offers)
         return {step[0]: step[1].answer for step in steps if step is not None}
 
     def plan(self, known: Mapping[str, StartEstimate]) -> None:

@@ -92,7 +92,7 @@ def test_who_stands_behind_is_told_so() -> None:
         (Charged(namespaces=frozenset({"bad"})), "namespace default stands behind other namespaces for now"),
         (Charged(jobs=frozenset({"uid-of-old"})), "it stands behind all other jobs for now"),
     ):
-        turns = plan(tree("b1/r1:2"), jobs, {}, {}, preemption=Preemption(charged=charged))
+        turns = plan(tree("b1/r1:2"), jobs, preemption=Preemption(charged=charged))
         found = {name: turns[f"uid-of-{name}"].answer for name in ("old", "young")}
         assert told(found) == {"old": "NeverFits", "young": 2}
         assert words in explain.message(a_job("old", nodes=3), turns["uid-of-old"])

@@ -17,7 +17,7 @@ from muster.placement.space import Space
 from muster.queueing.charges import Charged
 from muster.queueing.lending import LendingOffer
 from muster.queueing.preemption import Borrower, Preemption, Victim, place_of
-from muster.queueing.queue import MAX_PREEMPTORS, order, plan_steps
+from muster.queueing.queue import MAX_PREEMPTORS, NamespaceRules, order, plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import Backfill, LentNodes, NotPlaced, Placed, Preemptor, Refusal, RefusalKind
@@ -50,7 +50,7 @@ def spot(job: WaitingJob) -> WaitingJob:
 
 def plan(fleet: Fleet, preemption: Preemption, *jobs: WaitingJob) -> Mapping[str, Placed | NotPlaced]:
     waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
-    turns = dict(step for step in plan_steps(fleet, waiting, {}, {}, preemption=preemption) if step is not None)
+    turns = dict(step for step in plan_steps(fleet, waiting, preemption=preemption) if step is not None)
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in order(waiting)}
 
 
@@ -127,7 +127,7 @@ def test_who_gives_way_gives_all_of_its_nodes() -> None:
 
 def test_its_nodes_count_for_the_limit() -> None:
     jobs = [spot(wants("p", 2)), spot(wants("q", 2))]
-    turns = dict(filter(None, plan_steps(fleet_of("b1/r1:...."), jobs, {"default": 2}, {})))
+    turns = dict(filter(None, plan_steps(fleet_of("b1/r1:...."), jobs, NamespaceRules({"default": 2}))))
     assert told({uid: turn.answer for uid, turn in turns.items()}) == {"uid-of-p": 2, "uid-of-q": "NamespaceLimit"}
 
 
@@ -173,7 +173,7 @@ def test_who_has_left_the_nodes_already_is_not_asked_again() -> None:
 @pytest.mark.parametrize("pauses", range(12))
 def test_the_fleet_may_change_in_every_pause(pauses: int, becomes: str) -> None:
     fleet = fleet_of("b1/r1:aabbccdd")
-    steps = plan_steps(fleet, [wants("e", 5)], {}, {}, preemption=running(*"abcd"))
+    steps = plan_steps(fleet, [wants("e", 5)], preemption=running(*"abcd"))
     for number, step in enumerate(steps):
         if number == pauses:
             for name, nodes in {name: frozenset(fleet.nodes_of(name)) for name in "abcd"}.items():
@@ -190,7 +190,7 @@ def test_a_reserved_node_may_become_free_in_every_pause(pauses: int) -> None:
     """It is reserved for the first job as a node that another gives back. The second cannot use the other free one."""
     fleet, avoided = fleet_of("b1/r1:.axx"), Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")
     jobs = [wants("big", 4), wants("small", 1, seconds=1, needs=Requirements(8, {}, {"r1-0": avoided}))]
-    for number, step in enumerate(plan_steps(fleet, jobs, {}, {}, preemption=running("a"))):
+    for number, step in enumerate(plan_steps(fleet, jobs, preemption=running("a"))):
         if number == pauses:
             fleet.occupy(("r1-1", "a"), "", frozenset())
         if step is not None:
@@ -218,7 +218,7 @@ def backfill(
     }
     waiting = [replace(job, created=at(number)) for number, job in enumerate(jobs)]
     preemption = Preemption(now=at(0))
-    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, {}, {}, preemption=preemption, offers=by_uid)))
+    turns = dict(filter(None, plan_steps(fleet_of(fleet), waiting, preemption=preemption, offers=by_uid)))
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in waiting}
 
 
@@ -280,7 +280,7 @@ def test_those_pass_first_that_have_waited_longest_for_their_length(waited: Mapp
     small = [lasts(wants(name, 1, seconds=-waited[name] * HOUR), hours[name] * HOUR) for name in "stu"]
     waiting = [wants("big", 4, seconds=-99 * HOUR), *small]
     offers, preemption = {"uid-of-big": LendingOffer(9 * HOUR, 9 * HOUR)}, Preemption(now=at(0))
-    steps = plan_steps(fleet_of("b1/r1:..xx"), waiting, {}, {}, preemption=preemption, offers=offers)
+    steps = plan_steps(fleet_of("b1/r1:..xx"), waiting, preemption=preemption, offers=offers)
     answers = {uid: decision.answer for uid, decision in filter(None, steps)}
     assert "".join(name for name in "stu" if isinstance(answers[f"uid-of-{name}"], Placed)) == passing
 
@@ -298,7 +298,9 @@ def test_none_passes_on_the_terms_of_a_job_behind_it() -> None:
 def test_those_who_pass_keep_their_limit(limit: int, passing: list[str]) -> None:
     small = [lasts(wants(name, 1, namespace="team", seconds=9), seconds) for name, seconds in (("s", HOUR), ("t", 1))]
     offers = {"uid-of-big": LendingOffer(2 * HOUR, 2 * HOUR)}
-    steps = plan_steps(fleet_of("b1/r1:..xx"), [wants("big", 4), *small], {"team": limit}, {}, offers=offers)
+    steps = plan_steps(
+        fleet_of("b1/r1:..xx"), [wants("big", 4), *small], NamespaceRules({"team": limit}), offers=offers
+    )
     answers = {uid: decision.answer for uid, decision in filter(None, steps)}
     assert [name for name in "st" if isinstance(answers[f"uid-of-{name}"], Placed)] == passing
 
@@ -335,7 +337,7 @@ def test_who_backfills_keeps_its_nodes_for_as_long_as_they_are_lent(
 ) -> None:
     holder = Borrower("default/b", at(0), leaves, place=(0, at(5), "default/b"), lent_until=at(100))
     preemption = Preemption({"b": holder}, now=at(now))
-    list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
+    list(plan_steps(fleet_of("b1/r1:..bb"), [job], preemption=preemption))
     assert bool(preemption.preempted_by) == (gives or now >= 100 or leaves)
 
 
@@ -349,7 +351,7 @@ def test_who_backfills_keeps_its_nodes_for_as_long_as_they_are_lent(
 )
 def test_who_waits_knows_what_is_lent_of_its_nodes(job: WaitingJob, now: int, lent: LentNodes | None) -> None:
     holder = Borrower("default/b", at(0), place=(0, at(5), "default/b"), lent_until=at(100))
-    steps = plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=Preemption({"b": holder}, now=at(now)))
+    steps = plan_steps(fleet_of("b1/r1:..bb"), [job], preemption=Preemption({"b": holder}, now=at(now)))
     assert dict(filter(None, steps))[job.job_uid].lent == lent
 
 
@@ -372,7 +374,7 @@ def test_what_is_lent_counts_as_reserved() -> None:
 def test_who_backfills_gives_way_to_jobs_before_it(job: WaitingJob, gives: bool) -> None:
     holder = Borrower("default/b", at(0), place=(0, at(5), "default/b"))
     preemption = Preemption({"b": holder})
-    list(plan_steps(fleet_of("b1/r1:..bb"), [job], {}, {}, preemption=preemption))
+    list(plan_steps(fleet_of("b1/r1:..bb"), [job], preemption=preemption))
     assert preemption.preempted_by == ({"b": (Preemptor(job.name),)} if gives else {})
 
 
@@ -408,7 +410,7 @@ def test_who_backfills_gives_way_to_no_older_job_that_stands_behind_it(charged: 
     borrower = Borrower("default/b", at(0), place=(0, at(5), "default/b"))
     preemption = Preemption({"b": borrower}, charged=Charged(namespaces=frozenset(charged)))
     older = wants("older", 4, seconds=1, namespace="bad")
-    list(plan_steps(fleet_of("b1/r1:..bb"), [older], {}, {}, preemption=preemption))
+    list(plan_steps(fleet_of("b1/r1:..bb"), [older], preemption=preemption))
     assert bool(preemption.preempted_by) == gives
 
 
@@ -429,7 +431,7 @@ def test_who_backfills_gives_way_to_replacements(replaces: str, gives: bool) -> 
     preemption = Preemption(holders)
     seconds = {"uid-of-older": 1, "uid-of-younger": 9}.get(replaces, 9)
     job = wants(replaces.removeprefix("uid-of-"), 1, seconds=seconds, replacement=True, kept=("r1-0",))
-    list(plan_steps(fleet_of("b1/r1:xbb"), [job], {}, {}, preemption=preemption))
+    list(plan_steps(fleet_of("b1/r1:xbb"), [job], preemption=preemption))
     assert bool(preemption.preempted_by) == gives
 
 
@@ -476,7 +478,7 @@ def urgent(name: str, nodes: int, priority: int = 10, **changes: Any) -> Waiting
 
 def leaves_for(fleet: str, preemption: Preemption, *jobs: WaitingJob) -> set[str]:
     """Who has to leave."""
-    list(plan_steps(fleet_of(fleet), jobs, {}, {}, preemption=preemption))
+    list(plan_steps(fleet_of(fleet), jobs, preemption=preemption))
     return set(preemption.preempted_by)
 
 
@@ -589,7 +591,7 @@ def test_none_leaves_where_a_job_before_waits_for_room_in_its_namespace(namespac
     first = wants("first", 2, priority=20, namespace=namespace)
     waiting = [first, replace(urgent("u", 2), name="other/u", namespace="other")]
     held = {namespace: 2}
-    list(plan_steps(fleet_of("b1/r1:aa"), waiting, held, held, preemption=preemption))
+    list(plan_steps(fleet_of("b1/r1:aa"), waiting, NamespaceRules(held, held), preemption=preemption))
     assert preemption.preempted_by.keys() == leaves
 
 

@@ -28,7 +28,7 @@ from muster.placement.request import Request
 from muster.placement.space import Space
 from muster.queueing.limits import OverLimit
 from muster.queueing.preemption import Borrower, Preemption, Victim
-from muster.queueing.queue import plan_steps
+from muster.queueing.queue import NamespaceRules, plan_steps
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced, Placed
 
@@ -52,7 +52,7 @@ def test_what_a_plan_remembers_changes_no_answer(case: Case, holders: list[str],
         lent = {uid: Borrower(f"default/{uid}", at(0)) for uid in HOLDERS[:3]}
         victims = {uid: Victim(f"default/{uid}", -2, 2, at(0), at(0)) for uid in HOLDERS[3:5]}
         preemption = Preemption(lent, victims, at(9))
-        steps = plan_steps(case.fleet, waiting, case.limits, case.held, preemption=preemption)
+        steps = plan_steps(case.fleet, waiting, NamespaceRules(case.limits, case.held), preemption=preemption)
         answers = []
         for answer in filter(None, steps):
             answers.append(answer)

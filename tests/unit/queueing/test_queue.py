@@ -62,12 +62,12 @@ def test_the_name_that_decides_has_its_namespace() -> None:
 
 
 def test_positions_count_the_whole_queue() -> None:
-    turns = plan(tree("b1/r1:3"), queue(wants("a", 2), wants("b", 2), wants("c", 1)), {}, {})
+    turns = plan(tree("b1/r1:3"), queue(wants("a", 2), wants("b", 2), wants("c", 1)))
     assert [(turn.position, turn.queued) for turn in turns.values()] == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_no_one_waits() -> None:
-    assert plan(tree("b1/r1:3"), [], {}, {}) == {}
+    assert plan(tree("b1/r1:3"), []) == {}
 
 
 def test_a_step_works_out_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_step_works_out_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     solve = Space.solve
     monkeypatch.setattr(Space, "solve", lambda space, request: asked.append(request) or solve(space, request))
     jobs = queue(wants("a", 1), wants("b", 1), wants("c", 1))
-    steps = filter(None, plan_steps(tree("b1/r1:3"), jobs, {}, {}))
+    steps = filter(None, plan_steps(tree("b1/r1:3"), jobs))
     assert asked == []
     for number, job in enumerate(jobs, start=1):
         uid, turn = next(steps)
@@ -348,8 +348,8 @@ def test_whether_the_limit_alone_is_in_the_way_is_known(count: int, fits: bool) 
 
 def test_a_turn_is_a_value() -> None:
     jobs = queue(wants("a", 9), wants("b", 1))
-    assert plan(tree("b1/r1:4"), jobs, {}, {}) == plan(tree("b1/r1:4"), reversed(jobs), {}, {})
-    assert isinstance(plan(tree("b1/r1:4"), jobs, {}, {})["uid-of-b"], QueueDecision)
+    assert plan(tree("b1/r1:4"), jobs) == plan(tree("b1/r1:4"), reversed(jobs))
+    assert isinstance(plan(tree("b1/r1:4"), jobs)["uid-of-b"], QueueDecision)
     assert jobs[0].created == at(0)
 
 
@@ -364,7 +364,7 @@ def test_no_step_looks_at_more_than_a_part_of_the_fleet(monkeypatch: pytest.Monk
         replace(job, request=replace(job.request, needs=own(kind, job.job_uid)))
         for job in queue(wants("a", 90), wants("b", 3))
     ]
-    steps = plan_steps(tree("b1/r1:40 b1/r2:40"), jobs, {}, {})
+    steps = plan_steps(tree("b1/r1:40 b1/r2:40"), jobs)
     turns, counts = {}, []
     while True:
         looks.clear()
@@ -374,7 +374,7 @@ def test_no_step_looks_at_more_than_a_part_of_the_fleet(monkeypatch: pytest.Monk
             break
         turns |= dict([step] if step else [])
     assert max(counts) == 10
-    assert turns == plan(tree("b1/r1:40 b1/r2:40"), jobs, {}, {})
+    assert turns == plan(tree("b1/r1:40 b1/r2:40"), jobs)
 
 
 def own(kind: str, name: str) -> Requirements:
@@ -413,7 +413,7 @@ def test_in_a_namespace_that_is_not_enabled_no_job_starts_and_gangs_are_repaired
 def test_a_turn_has_the_number_of_nodes_that_are_reserved_for_it() -> None:
     fleet = tree("b1/r1:2+2 b1/r2:1+3")
     jobs = queue(wants("rack", 4, required="rack"), wants("free", 1), wants("all", 8), wants("never", 99))
-    turns = plan(fleet, jobs, {}, {})
+    turns = plan(fleet, jobs)
     assert {job.name: turns[job.job_uid].reserved for job in jobs} == {
         "default/rack": 2,
         "default/free": 0,

@@ -12,7 +12,7 @@ from tests.unit.queueing.planned import plan
 
 from muster.placement.eligibility import Requirements
 from muster.queueing import explain
-from muster.queueing.queue import plan_steps
+from muster.queueing.queue import NamespaceRules, plan_steps
 from muster.queueing.quotas import PART, Held, NamespaceQuotas, OverQuota, amount_text
 from muster.queueing.remedies import remedies
 from muster.queueing.waiting import WaitingJob
@@ -38,7 +38,7 @@ def counted(name: str, count: int, **changes: Any) -> WaitingJob:
 
 
 def answers(fleet: Fleet, jobs: list[WaitingJob], quotas: Any) -> dict[str, Placed | NotPlaced]:
-    turns = plan(fleet, jobs, {}, {}, quotas=quotas)
+    turns = plan(fleet, jobs, NamespaceRules(quotas=quotas))
     return {job.name.partition("/")[2]: turns[job.job_uid].answer for job in jobs}
 
 
@@ -163,7 +163,7 @@ def test_each_namespace_is_asked_once_and_each_quotas_names_are_read_once() -> N
         return NamespaceQuotas([QuotaView(namespace, "q", "uid", 1, Hard({GPUS: 8, **others}))])
 
     jobs = queue(*(counted(f"j{n}", 2, namespace=f"team-{n % 5}") for n in range(100)))
-    plan(tree("b1/r1:8"), jobs, {}, {}, quotas=quotas)
+    plan(tree("b1/r1:8"), jobs, NamespaceRules(quotas=quotas))
     assert asked == {f"team-{n}": 1 for n in range(5)}
     assert read == 5
 
@@ -255,7 +255,7 @@ def test_what_many_jobs_hold_is_counted_in_parts() -> None:
             yield Held(CLAIM, 0, 8)
 
     quotas = NamespaceQuotas([quota({GPUS: 80 * PART})], each())
-    steps = plan_steps(tree("b1/r1:8"), [counted("a", 1)], {}, {}, quotas=lambda _: quotas)
+    steps = plan_steps(tree("b1/r1:8"), [counted("a", 1)], NamespaceRules(quotas=lambda _: quotas))
     answers = []
     for step in steps:
         answers += [step[1].answer] if step else []

@@ -16,7 +16,7 @@ from muster.placement.parts import at_once
 from muster.queueing import starts as module
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
 from muster.queueing.preemption import Borrower, Preemption, Victim
-from muster.queueing.queue import order, plan_steps
+from muster.queueing.queue import NamespaceRules, order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
@@ -74,7 +74,9 @@ def estimates(
 
     borrowers = {f"uid-of-{name}": holder for name, holder in (giving or {}).items()}
     preemption = Preemption(borrowers, {f"uid-of-{name}": it for name, it in (outranked or {}).items()}, NOW)
-    answers = dict(filter(None, plan_steps(fleet, jobs, limits or {}, held or {}, preemption=preemption)))
+    answers = dict(
+        filter(None, plan_steps(fleet, jobs, NamespaceRules(limits or {}, held or {}), preemption=preemption))
+    )
     queued = [(job, answers[job.job_uid].answer) for job in order(jobs)]
     return at_once(start_times(fleet, queued, Ends(of_holder, of_waiting), preemption, NOW))
 
@@ -274,7 +276,7 @@ def test_the_jobs_of_a_namespace_at_its_limit_are_looked_at_in_parts(monkeypatch
         asked[-1] += 1
         return JobEnd(None, None, "")
 
-    (answer,) = plan(LIMITED, [job], {"default": 6}, {"default": 6}).values()
+    (answer,) = plan(LIMITED, [job], NamespaceRules({"default": 6}, {"default": 6})).values()
     ends = Ends(of_holder, lambda _: RemainingTime(None, None, ""))
     asked.extend(0 for _ in start_times(LIMITED, [(job, answer.answer)], ends, Preemption(), NOW))
     assert (sum(asked), max(asked)) == (2, 1)
