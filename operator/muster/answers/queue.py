@@ -215,7 +215,7 @@ def _why_none(job: TrainingJob) -> str:
     if job.status.state != "Pending":
         return "its gang waits for other nodes, and comes before jobs that start"
     if waiting.position > MAX_ESTIMATED:
-        return f"only the first {MAX_ESTIMATED} of the queue are estimated"
+        return f"only the first {MAX_ESTIMATED} of the queue, and of those that wait for nodes, are estimated"
     return "not estimated yet"
 
 

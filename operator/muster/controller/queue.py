@@ -7,7 +7,6 @@ plan that is a moment old does no harm, and plans need not be made more often th
 
 import asyncio
 import contextlib
-import heapq
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -146,11 +145,10 @@ class Queue:
         """The job's answer in the newest plan, for what it waits for now; None for a job that is in no such plan."""
         return self._decisions.get(job_uid)
 
-    def first_jobs(self, count: int) -> list[tuple[WaitingJob, Placed | NotPlaced]]:
-        """The first jobs of the newest plan, in its order, with their answers."""
-        placed = [(decision.position, uid) for uid, decision in self._decisions.items() if uid in self._entries]
-        first = [uid for _, uid in heapq.nsmallest(count, placed)]
-        return [(self._entries[uid].waiting, self._decisions[uid].answer) for uid in first]
+    def jobs_in_order(self) -> list[tuple[WaitingJob, Placed | NotPlaced]]:
+        """The jobs of the newest plan, in its order, with their answers."""
+        planned = sorted((decision.position, uid) for uid, decision in self._decisions.items() if uid in self._entries)
+        return [(self._entries[uid].waiting, self._decisions[uid].answer) for _, uid in planned]
 
     def placed(self, job_uid: str, domains: Mapping[str, int], estimated: datetime | None = None) -> None:
         """Count in the metrics how long the job has waited and in how many domains it is: it has its nodes.

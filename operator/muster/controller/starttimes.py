@@ -18,7 +18,7 @@ from muster.controller.queue import Queue
 from muster.controller.slices import in_slices
 from muster.queueing.ends import JobEnd, RemainingTime, end_of, history_steps, remaining_of
 from muster.queueing.preemption import Preemption
-from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
+from muster.queueing.starts import Ends, jobs_to_estimate, start_times
 from muster.status.start_estimate import is_news
 
 ESTIMATE_SECONDS = 30.0
@@ -62,7 +62,7 @@ class StartTimes:
 
     async def _estimate(self) -> None:
         now = self._cluster.server_now(self._wall_clock())
-        first = self._queue.first_jobs(MAX_ESTIMATED)
+        first = jobs_to_estimate(self._queue.jobs_in_order())
         if not first:
             self._estimates.set({}, frozenset())
             return

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from muster.placement.domain import Path
 from muster.placement.fleet_index import NodeEligibility
@@ -31,7 +32,8 @@ from muster.world.fleet import Fleet
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEstimate
 
 MAX_ESTIMATED = 16
-"""For so many jobs of the queue, the first ones, it is estimated when they start."""
+"""For so many jobs of the queue, the first ones, it is estimated when they start, and for the first ones that only
+nodes keep waiting."""
 # The answers to jobs that only nodes keep waiting; the others reserve none.
 _FOR_NODES = frozenset({INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED, BEHIND_IN_QUEUE})
 _OF_WAITING_JOBS = frozenset({Event.WAITING_JOB_STARTS, Event.WAITING_JOB_ENDS})
@@ -101,6 +103,26 @@ class Ends:
     of_waiting: Callable[[str], RemainingTime]
 
 
+def jobs_to_estimate(
+    queue: Sequence[tuple[WaitingJob, Placed | NotPlaced]],
+) -> list[tuple[WaitingJob, Placed | NotPlaced]]:
+    """Return those jobs of the queue, in its order, whose starts are estimated.
+
+    A job that something else keeps waiting may stay the first for ever. If such jobs took all the places, no job
+    behind them would have an estimate, and nothing that is reserved would be lent.
+    """
+    first = queue[:MAX_ESTIMATED]
+    for_nodes = (entry for entry in queue[MAX_ESTIMATED:] if _takes_nodes(entry[1]))
+    return [*first, *islice(for_nodes, sum(not _takes_nodes(answer) for _, answer in first))]
+
+
+def _takes_nodes(answer: Placed | NotPlaced) -> bool:
+    """Whether nodes are given to a job, or reserved for it."""
+    if isinstance(answer, Placed | WaitingForPreemption):
+        return True
+    return answer.reason in _FOR_NODES and not isinstance(answer, OverLimit)
+
+
 def start_times(
     fleet: Fleet,
     queue: Sequence[tuple[WaitingJob, Placed | NotPlaced]],
@@ -112,7 +134,7 @@ def start_times(
 
     Args:
         fleet: the fleet, kept up to date.
-        queue: the first jobs of the queue in its order, MAX_ESTIMATED at most, with the plan's answers.
+        queue: the first jobs of the queue in its order (`jobs_to_estimate`), with the plan's answers.
         ends: when jobs end, unless they give way.
         preemption: the jobs that may have to give way.
         now: by the API server's clock.

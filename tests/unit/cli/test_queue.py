@@ -69,7 +69,8 @@ PLACE  JOB                  NODES  WAITS  RESERVED  STARTS ABOUT   WHY
     1  team-a/big   4 in one rack  2h5m          3  04:40, in 40m  team-a/llama ends by its step rate
     2  team-a/next              1  2h5m             not known      not estimated yet
     3  team-a/odd               2  2h5m             not known      when team-b/notes ends is not known
-   17  team-a/far               8  2h5m             not known      only the first 16 of the queue are estimated
+   17  team-a/far               8  2h5m             not known      only the first 16 of the queue, and of those
+                                                                   that wait for nodes, are estimated
 
 NODES  HELD BY       STATE    ENDS ABOUT     WHY
     2  team-a/llama  Running  04:40, in 40m  by its step rate: step 1200 of 6001, 0.5 s each
@@ -125,7 +126,7 @@ def test_the_newest_twenty_starts_count() -> None:
 
 def test_who_has_no_estimate_is_told_why() -> None:
     rows = {row.name: row.why for row in viewed([*JOBS, waits("new", 4, 1)]).queue}
-    assert rows["far"] == "only the first 16 of the queue are estimated"
+    assert rows["far"] == "only the first 16 of the queue, and of those that wait for nodes, are estimated"
     assert rows["new"] == "not estimated yet"
     gang = waits("gang", 1, 1)
     gang["status"] |= {"state": "Recovering", "nodes": ["gpu-7", ""]}

@@ -90,6 +90,14 @@ async def test_only_the_first_have_one(keeper: Keeper) -> None:
     assert len(keeper.queue.estimates.by_uid) == MAX_ESTIMATED
 
 
+async def test_those_that_never_fit_take_no_estimate_from_those_behind(keeper: Keeper) -> None:
+    keeper.hold("a", **EXPECTED)
+    for number in range(MAX_ESTIMATED):
+        keeper.wait(f"b-{number}", nodes=9)
+    uid = keeper.wait("c")
+    await until(lambda: keeper.said(uid) == (HOUR, "ns/a ends by its expectedDurationSeconds"))
+
+
 async def test_what_its_status_shows_already_is_no_news(keeper: Keeper) -> None:
     keeper.hold("a", **EXPECTED)
     uid = keeper.wait("b")

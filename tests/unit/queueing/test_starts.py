@@ -15,12 +15,13 @@ from tests.unit.queueing.planned import plan
 from muster.placement.parts import at_once
 from muster.queueing import starts as module
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.preemption import Borrower, Preemption, Victim
+from muster.queueing.limits import OverLimit
+from muster.queueing.preemption import Borrower, Preemption, Victim, WaitingForPreemption
 from muster.queueing.queue import NamespaceRules, order, plan_steps
 from muster.queueing.starts import Ends, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
-from muster.world.queuedecision import LendingTerms, StartEstimate
+from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEstimate
 
 NOW = at(0)
 HOUR = 3600.0
@@ -248,6 +249,25 @@ def test_without_waiting_for_nodes_there_is_no_estimate() -> None:
         "huge": (None, "not nodes but NeverFits keeps it waiting"),
         "other": (700, "default/b ends by its step rate"),
     }
+
+
+@pytest.mark.parametrize(
+    ("before", "estimated"),
+    [
+        ([NotPlaced("InsufficientNodes", "")], 16),
+        ([NotPlaced("NeverFits", "")], 17),
+        ([NotPlaced("NotEnabled", "")] * 20, 32),
+        ([OverLimit("BehindInQueue", "")] * 3, 19),
+        ([Placed(("n0",), ())], 16),
+        ([WaitingForPreemption("WaitingForPreemption", "")], 16),
+    ],
+)
+def test_which_jobs_have_an_estimate(before: list[Placed | NotPlaced], estimated: int) -> None:
+    answers = before + [NotPlaced("TopologyUnsatisfied", "")] * 40
+    waiting = [(wants(f"job-{number}", 1), answer) for number, answer in enumerate(answers)]
+    found = module.jobs_to_estimate(waiting)
+    assert found[:16] == waiting[:16]
+    assert found[16:] == waiting[max(16, len(before)) :][: estimated - 16]
 
 
 LIMITED = busy("b1/r1:9", a="b1-r1-0 b1-r1-1", b="b1-r1-2 b1-r1-3 b1-r1-4 b1-r1-5")
