@@ -405,12 +405,12 @@ class Cluster:
 
     def priority_of(self, job: TrainingJob) -> int:
         """The value of the PriorityClass that the template names, if that counts in the queue, else of the default
-        class."""
+        class; of several the smallest, as for pods."""
         name = named_class(job)
         if name and self.policy().queueing.counts(name):
             named = self.priorities.store.get(("", name))
             return named.value if named else 0
-        return max((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
+        return min((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
 
     def knows_priority_of(self, job: TrainingJob) -> bool:
         """Whether the PriorityClass that the job names is there. One whose value changes is deleted and made again."""

@@ -72,9 +72,11 @@ def test_only_classes_that_the_policy_lets_count_put_a_job_first(
         "system-node-critical": 2_000_001_000,
         "system-cluster-critical": 2_000_000_000,
         "usual": 7,
+        "second-default": 9,  # the API server gives pods the smallest
     }
     for name, value in values.items():
-        scene.cluster.priorities.store.assume(PriorityClass(name, value, name == "usual", 1))
+        is_default = name in ("usual", "second-default")
+        scene.cluster.priorities.store.assume(PriorityClass(name, value, is_default, 1))
     scene.cluster.policies.store.assume(policy(queueing={"priorityClasses": listed}))
     job = make.job()
     template = {"spec": {**job.spec.template["spec"], "priorityClassName": named}}
