@@ -1500,12 +1500,12 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "Preempted",
         Topic.PLANNED,
-        JOB_EVENT,
-        "The job has given its nodes to another one. It is [preemptible](docs/queueing.md#jobs-that-give-way), "
-        "[backfills](docs/queueing.md#backfill), or has a [lower "
+        TRAINS,
+        "The job gives its nodes to another one, or, as the Event says, has given them. It is "
+        "[preemptible](docs/queueing.md#jobs-that-give-way), [backfills](docs/queueing.md#backfill), or has a [lower "
         "priority](docs/queueing.md#preemption-by-priority).",
-        "It has stopped after the checkpoint that the message names, and waits in the queue again. There it stands at "
-        "its old place, or behind all others if it is preemptible. It costs no restart.",
+        "It is asked to save, stops after its next checkpoint, and waits in the queue again. There it stands at its "
+        "old place, or behind all others if it is preemptible. It costs no restart.",
         _NOTHING,
         "stopped after checkpoint 90, which it saved when asked: the job is preemptible and gives way to team-a/llama; "
         "it waits for nodes in the queue",
