@@ -14,7 +14,7 @@ from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, CheckTemplate, Plan
 from muster.pods.requirements import claims_of
 from muster.pods.worker_pod import WorkerSettings, worker_manifest
-from muster.record.attempts import with_new_placement
+from muster.record.attempts import NODES_YIELDED, with_new_placement
 from muster.record.burn_in import BURN_IN_FAILED
 from muster.record.starts import without_dead_workers
 from muster.recovery import holds
@@ -121,6 +121,8 @@ def _why_given_back(spec: GangSpec) -> str:
     if spec.burn_in is not None and spec.reason == BURN_IN_FAILED and spec.burn_in.failures:
         failure = spec.burn_in.failures[-1]
         return f"too many nodes in a row have failed the burn-in, {failure.node} last ({failure.message})"
+    if spec.reason == NODES_YIELDED:
+        return "it found no nodes for all of its workers"
     return "it could not be assembled on them"
 
 

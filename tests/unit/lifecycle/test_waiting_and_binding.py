@@ -395,10 +395,20 @@ def at_seconds(spec: Any) -> float:
     return float((spec.hold_until - at(0)).total_seconds())
 
 
-def test_meanwhile_it_says_when_it_tries_again() -> None:
-    scene = Scene(a_job()).fleet().gang(go=False, members=[], hold_until=at(160), reason="AssemblyTimedOut")
+@pytest.mark.parametrize(
+    ("reason", "why"),
+    [
+        ("AssemblyTimedOut", "it could not be assembled on them"),
+        ("NodesYielded", "it found no nodes for all of its workers"),
+    ],
+)
+def test_meanwhile_it_says_why_and_when_it_tries_again(reason: str, why: str) -> None:
+    scene = Scene(a_job()).fleet().gang(go=False, members=[], hold_until=at(160), reason=reason)
     plan = decide(scene.world(), SETTINGS)
-    assert (told(plan), plan.wake_in_seconds) == (("Pending", "AssemblyTimedOut"), 60.0)
+    assert (told(plan), plan.wake_in_seconds) == (("Pending", reason), 60.0)
+    assert plan.status is not None
+    messages = {condition.message for condition in plan.status.conditions}
+    assert f"gave its nodes back because {why}; next try at 00:02:40 UTC" in messages
 
 
 @pytest.mark.parametrize(
