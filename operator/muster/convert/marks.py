@@ -33,6 +33,7 @@ _TO_CHECK = (
 )
 _LEFT_OUT = (
     (_RESTARTS, "Muster restarts ranks itself (spec.recovery)"),
+    (re.compile(r"volcano\.sh/cooldown-time"), "the FleetPolicy has queueing.preemption.minRunSeconds for all"),
     (re.compile(r".*(?:topology|slice).*"), "Muster places jobs itself, see spec.placement"),
     (re.compile(r".*"), "Muster queues and places jobs itself, see docs/queueing.md"),
 )

@@ -81,12 +81,13 @@ _MEANINGLESS = {
         "--account/A= --clusters/M= --cluster= --wckey= --immediate/I[=]"
     ),
     "nodes are chosen by spec.template.spec.nodeSelector, and all jobs wait in one queue": "--partition/p=",
+    "the queue counts nodes, and nothing else": "--licenses/L=",
     "no mail is sent: kubectl muster top and an alert show what needs attention": "--mail-type= --mail-user=",
     "an attempt starts on every node or on none, and a rank that fails ends it": (
         "--kill-on-bad-exit/K[=] --disable-status/X --delay-boot= --reboot --slurmd-debug= --mpi="
     ),
     "kubectl muster report accounts for a job by itself": (
-        "--acctg-freq= --profile= --power= --comment= --extra= --mcs-label= --licenses/L= --prefer= --admin-comment="
+        "--acctg-freq= --profile= --power= --comment= --extra= --mcs-label= --prefer= --admin-comment="
     ),
     "the image is the container, and the pod its limits": (
         "--container-mount-home --no-container-mount-home --container-name= --container-writable --container-readonly "

@@ -41,6 +41,12 @@ def test_marks_of_another_queue_are_left_out_and_named(part: str, key: str) -> N
     assert f"{key}: a: Muster queues and places jobs itself, see docs/queueing.md" in found.notes.left_out
 
 
+def test_how_long_a_job_keeps_its_nodes_is_the_policys() -> None:
+    found = only(a_job(labels={"volcano.sh/cooldown-time": "600s"}))
+    (why,) = [note for note in found.notes.left_out if note.startswith("volcano.sh/cooldown-time: 600s: ")]
+    assert "the FleetPolicy has queueing.preemption.minRunSeconds" in why
+
+
 def test_the_workload_priority_class_of_kueue_is_checked() -> None:
     found = only(a_job(labels={"kueue.x-k8s.io/priority-class": "high"}))
     (check,) = [note for note in found.notes.check if "priority-class" in note]
