@@ -110,7 +110,7 @@ def _hints(job: TrainingJob, decision: QueueDecision, answer: NotPlaced) -> Iter
 
 def _passing_text(job: TrainingJob, answer: Behind) -> str:
     if answer.may_pass:
-        return "it passes where it is expected to end before the reserved nodes are needed"
+        return "it passes where, as far as is known, it ends before the reserved nodes are needed"
     if job.spec.queueing.expected_duration_seconds is None:
         return (
             "to pass where it ends before the reserved nodes are needed, give it an estimate "

@@ -368,7 +368,7 @@ def test_the_condition_says_it_in_one_sentence(turn: QueueDecision, expected: st
 @pytest.mark.parametrize(
     ("may_pass", "said"),
     [
-        (True, "it passes where it is expected to end before the reserved nodes are needed"),
+        (True, "it passes where, as far as is known, it ends before the reserved nodes are needed"),
         (
             False,
             "it does not pass: its spec.queueing.expectedDurationSeconds is used up (raise it), or its gang was not "
