@@ -63,21 +63,33 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
 
 
 def _with_hints(sentence: str, hints: Sequence[str]) -> str:
-    """The sentence with its hints. Where there is no room for all, the longest are left out, and counted."""
-    shown = list(hints)
-    while True:
-        left_out = len(hints) - len(shown)
-        count_text = [f"{left_out} hint{'s' if left_out != 1 else ''} left out"] if left_out else []
-        end = "".join(f"; {hint}" for hint in (*shown, *count_text))
-        if not shown or len(sentence) + len(end) <= MAX_MESSAGE:
-            return shortened_text(sentence, MAX_MESSAGE - len(end)) + end
-        shown.remove(max(shown, key=len))
+    """The sentence with its hints, the first of which matter most. Those for which there is no room are counted."""
+    shown: list[str] = []
+    for hint in hints:
+        if len(sentence) + len(_end([*shown, hint], len(hints))) <= MAX_MESSAGE:
+            shown.append(hint)
+    end = _end(shown, len(hints))
+    return shortened_text(sentence, MAX_MESSAGE - len(end)) + end
+
+
+def _end(shown: Sequence[str], count: int) -> str:
+    """The end of a message that shows these of so many hints."""
+    left_out = count - len(shown)
+    count_text = [f"{left_out} hint{'s' if left_out != 1 else ''} left out"] if left_out else []
+    return "".join(f"; {hint}" for hint in (*shown, *count_text))
 
 
 def _hints(job: TrainingJob, decision: QueueDecision, answer: NotPlaced) -> Iterator[str]:
     helps = next(would_help(job, answer), "")
     if helps:
         yield f"would help: {shortened_text(helps, MAX_REMEDY_LENGTH)}"
+    if decision.payer is Payer.JOB:
+        yield "it stands behind all other jobs for now, because it held nodes and its pods did not start"
+    if decision.payer is Payer.NAMESPACE:
+        yield (
+            f"namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
+            "jobs held nodes and their pods did not start"
+        )
     if decision.lent is not None:
         lent = decision.lent
         yield (
@@ -91,13 +103,6 @@ def _hints(job: TrainingJob, decision: QueueDecision, answer: NotPlaced) -> Iter
         )
     if decision.queued > 1:
         yield f"number {decision.position} of {decision.queued} in the queue"
-    if decision.payer is Payer.JOB:
-        yield "it stands behind all other jobs for now, because it held nodes and its pods did not start"
-    if decision.payer is Payer.NAMESPACE:
-        yield (
-            f"namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
-            "jobs held nodes and their pods did not start"
-        )
     if isinstance(answer, Behind) and not answer.is_replacement and decision.no_backfill_until is None:
         yield _passing_text(job, answer)
     if decision.no_backfill_until is not None:

@@ -406,8 +406,9 @@ def test_hints_are_left_out_before_the_sentence_is_cut() -> None:
     full = QueueDecision(5, 10000, behind, Payer.NAMESPACE, 1, at(0), LentNodes(10000, at(0)), at(0))
     told = explain.message(in_namespace(of(1), space), full)
     assert told.startswith(f"{behind.message}; ")
-    assert "; number 5 of 10000 in the queue; " in told
-    assert told.endswith("; 2 hints left out")
+    assert f"; would help: {space}/" in told, "what helps matters most"
+    assert f"; namespace {space} stands behind other namespaces for now, " in told, "then why it is last"
+    assert told.endswith("; number 5 of 10000 in the queue; 2 hints left out")
     assert len(told) <= 1024
 
 
