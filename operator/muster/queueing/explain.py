@@ -84,11 +84,14 @@ def _hints(job: TrainingJob, decision: QueueDecision, answer: NotPlaced) -> Iter
     if helps:
         yield f"would help: {shortened_text(helps, MAX_REMEDY_LENGTH)}"
     if decision.payer is Payer.JOB:
-        yield "it stands behind all other jobs for now, because it held nodes and its pods did not start"
+        yield (
+            "it stands behind all other jobs and preempts none, for an hour to a day, because it held nodes and its "
+            "pods did not start, or others were asked to leave for it and it did not start"
+        )
     if decision.payer is Payer.NAMESPACE:
         yield (
-            f"namespace {job.metadata.namespace} stands behind other namespaces for now, because several of its "
-            "jobs held nodes and their pods did not start"
+            f"namespace {job.metadata.namespace} stands behind other namespaces and preempts none, for an hour to a "
+            "day, because several of its jobs held nodes, or had others asked to leave, and did not start"
         )
     if decision.lent is not None:
         lent = decision.lent

@@ -205,5 +205,7 @@ def test_who_has_others_asked_again_and_again_and_takes_no_nodes(
         job.until(lambda: job.record.evacuation is None and job.record.start is not None)
         job.edit("other", off)
     assert asked == (2 if "placement" in on else 1), "who suspends its job pays"
+    why = "others were asked to leave for it and it did not start"
+    assert (why in str(job.job("other")["status"])) is (asked == 1)
     assert len(job.record.preemptions) == asked
     assert job.record.members

@@ -89,8 +89,8 @@ def test_neither_age_nor_priority_helps_but_replacements_go_first() -> None:
 def test_who_stands_behind_is_told_so() -> None:
     jobs = queue(wants("old", 3, namespace="bad"), wants("young", 2, namespace="good"))
     for charged, words in (
-        (Charged(namespaces=frozenset({"bad"})), "namespace default stands behind other namespaces for now"),
-        (Charged(jobs=frozenset({"uid-of-old"})), "it stands behind all other jobs for now"),
+        (Charged(namespaces=frozenset({"bad"})), "namespace default stands behind other namespaces and preempts none"),
+        (Charged(jobs=frozenset({"uid-of-old"})), "it stands behind all other jobs and preempts none"),
     ):
         turns = plan(tree("b1/r1:2"), jobs, preemption=Preemption(charged=charged))
         found = {name: turns[f"uid-of-{name}"].answer for name in ("old", "young")}

@@ -407,7 +407,7 @@ def test_hints_are_left_out_before_the_sentence_is_cut() -> None:
     told = explain.message(in_namespace(of(1), space), full)
     assert told.startswith(f"{behind.message}; ")
     assert f"; would help: {space}/" in told, "what helps matters most"
-    assert f"; namespace {space} stands behind other namespaces for now, " in told, "then why it is last"
+    assert f"; namespace {space} stands behind other namespaces and preempts none, " in told, "then why it is last"
     assert told.endswith("; number 5 of 10000 in the queue; 2 hints left out")
     assert len(told) <= 1024
 
