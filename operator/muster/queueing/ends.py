@@ -175,18 +175,18 @@ def _by_steps(job: TrainingJob, now: datetime | None) -> RemainingTime | None:
     total, step, goodput = job.spec.progress.total_steps, job.status.step, job.status.goodput
     if total is None or step is None or goodput is None or not goodput.step_milliseconds:
         return None
+    if step > total:  # it trains beyond that: totalSteps was lowered, or is no end
+        return None
     pace = goodput.step_milliseconds / 1000
     if goodput.checkpoint_steps and goodput.checkpoint_stall_milliseconds:
         pace += goodput.checkpoint_stall_milliseconds / 1000 / goodput.checkpoint_steps
     since = _seconds_since(goodput, now) if job.status.state in _TRAINS else 0.0
     detail = f"step {step} of {total}, {pace:.3g} s each"
-    if step >= total:
-        # It trains beyond that, where totalSteps was lowered: then it is late by these steps, too.
-        return RemainingTime(-since - (step - total) * pace, EndBasis.STEPS, detail)
+    if step == total:
+        return RemainingTime(-since, EndBasis.STEPS, detail)
     if since > max(STILL_SECONDS, STILL_STEPS * pace):
         return RemainingTime(None, EndBasis.STEPS, f"no step for {since / 60:.0f} min")
     # What is later than that moves the end.
     seconds = (total - step) * pace - min(since, max(pace, FOLLOWS_SECONDS))
-    if seconds > MAX_DURATION_SECONDS:
-        return RemainingTime(None, EndBasis.STEPS, f"{detail}: more than a year")
-    return RemainingTime(seconds, EndBasis.STEPS, detail)
+    # Of more than a year of steps, totalSteps is no end either.
+    return RemainingTime(seconds, EndBasis.STEPS, detail) if seconds <= MAX_DURATION_SECONDS else None

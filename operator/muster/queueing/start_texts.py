@@ -13,7 +13,7 @@ from muster.world.queuedecision import NotPlaced
 
 GIVE_WAY = "other jobs give way after a save"
 NOT_SIDE_BY_SIDE = "too few nodes that it could use are side by side"
-_REMEDY = "set spec.queueing.expectedDurationSeconds there"
+_ESTIMATE = "spec.queueing.expectedDurationSeconds there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,10 @@ def unknown_text(freed: Freed, cause: Cause) -> str:
     if freed.event is Event.WAITING_JOB_ENDS:
         return f"when {name}, before it in the queue, {_fit(name, 'ends')} is not known{_remedy_text(name)}"
     if name not in OTHERS and cause.overdue_since is not None:
-        return f"{name} should have ended at {cause.overdue_since:%Y-%m-%d %H:%M} UTC{_basis_text(cause)}"
+        remedy = f": raise {_ESTIMATE}" if cause.basis is EndBasis.EXPECTED else ""
+        return f"{name} should have ended at {cause.overdue_since:%Y-%m-%d %H:%M} UTC{_basis_text(cause)}{remedy}"
     if name not in OTHERS and cause.basis is EndBasis.STEPS:
-        return f"when {name} ends is not known: it makes no steps, or has more than a year of them left"
+        return f"when {name} ends is not known: it makes no steps"
     return f"when {name} {_fit(name, 'ends')} is not known{_remedy_text(name)}"
 
 
@@ -87,4 +88,4 @@ def _basis_text(cause: Cause) -> str:
 
 
 def _remedy_text(name: str) -> str:
-    return "" if name in OTHERS or name.startswith("pod ") else f": {_REMEDY}"
+    return "" if name in OTHERS or name.startswith("pod ") else f": set {_ESTIMATE}"
