@@ -1137,11 +1137,15 @@ REASONS: tuple[Reason, ...] = (
         "PriorityIgnored",
         Topic.WELL,
         JOB_EVENT,
-        "The PriorityClass of the job does not count in the [queue](docs/queueing.md).",
-        "The job waits like one without a PriorityClass.",
-        "Name another class, or have it added to `spec.queueing.priorityClasses` of the FleetPolicy.",
+        "The PriorityClass of the waiting job does not count in the [queue](docs/queueing.md), or does not exist any "
+        "more.",
+        "The job waits like one without a PriorityClass, or with priority 0. Pods of a class that does not exist are "
+        "refused.",
+        "Have the class added to `spec.queueing.priorityClasses` of the FleetPolicy, or created again. Or create the "
+        "job again with another one.",
         "PriorityClass gold does not count in the queue: the job waits as one that names none. To change that, add "
-        "the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one.",
+        "the class to spec.queueing.priorityClasses of FleetPolicy default, or delete the job and create it again "
+        "with another class.",
     ),
     Reason(
         "PreemptionNotAllowed",
@@ -1149,10 +1153,11 @@ REASONS: tuple[Reason, ...] = (
         JOB_EVENT,
         "The FleetPolicy lets other namespaces preempt by the job's PriorityClass, but not this one.",
         "The class orders the [queue](docs/queueing.md#preemption-by-priority), and takes no node of a running job.",
-        "Name another class, or have the namespace added to this class in `spec.queueing.preemption.priorityClasses` "
-        "of the FleetPolicy.",
+        "Have the namespace added to this class in `spec.queueing.preemption.priorityClasses` of the FleetPolicy, or "
+        "create the job again with another class.",
         "PriorityClass urgent preempts no job for namespace team-b: it only orders the queue. To change that, add the "
-        "namespace to this class in spec.queueing.preemption.priorityClasses of FleetPolicy default.",
+        "namespace to this class in spec.queueing.preemption.priorityClasses of FleetPolicy default, or delete the job "
+        "and create it again with another class.",
     ),
     Reason(
         "IncompleteMoved",

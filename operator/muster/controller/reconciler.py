@@ -63,6 +63,7 @@ MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked 
 # and a large one so long that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.02
 DECIDING_SHARE = 0.1
+_ANOTHER_CLASS = "delete the job and create it again with another class"
 REMEDY_OF_INVALID = (
     "Muster does nothing to the job, and its workers go on as they are. Run the version of Muster that knows the "
     "value, or delete the job and create it again."
@@ -422,7 +423,7 @@ class Reconciler:
         self._events.record(about, kind, announcement.reason, announcement.note)
 
     def _report_priority_class(self, job: TrainingJob) -> None:
-        """Report once that the job's PriorityClass counts for nothing in the queue, or preempts no job for it."""
+        """Report once that the PriorityClass of a waiting job counts for nothing, or preempts no job for it."""
         name, queueing = named_class(job), self._cluster.policy().queueing
         memory = self._cluster.memory(job.metadata.uid)
         preempts = {entry.name for entry in queueing.preemption.priority_classes}
@@ -430,14 +431,21 @@ class Reconciler:
         if name and not queueing.counts(name):
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
-                "that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or name another one."
+                f"that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or {_ANOTHER_CLASS}."
+            )
+            warning = Announcement("PriorityIgnored", text, warning=True)
+        elif not self._cluster.knows_priority_of(job):
+            text = (
+                f"PriorityClass {name} does not exist: the job waits with priority 0 and preempts none, and its pods "
+                "will be refused. To change that, create the class (kubectl create priorityclass "
+                f"{name} --value=VALUE), or {_ANOTHER_CLASS}."
             )
             warning = Announcement("PriorityIgnored", text, warning=True)
         elif name in preempts and not queueing.may_preempt(name, job.metadata.namespace):
             text = (
                 f"PriorityClass {name} preempts no job for namespace {job.metadata.namespace}: it only orders the "
                 "queue. To change that, add the namespace to this class in spec.queueing.preemption.priorityClasses of "
-                "FleetPolicy default."
+                f"FleetPolicy default, or {_ANOTHER_CLASS}."
             )
             warning = Announcement("PreemptionNotAllowed", text, warning=True)
         if warning is not None and memory.reported_class != warning.note:

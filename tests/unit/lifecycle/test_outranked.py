@@ -136,6 +136,7 @@ def test_it_trains_on_where_the_class_is_deleted_meanwhile(training: Jobs) -> No
     job.succeeds()
     assert job.levels == ["Start"]
     assert job.notes("EvacuationCancelled")
+    assert ["does not exist: the job waits with priority 0" in note for note in job.notes("PriorityIgnored")] == [True]
 
 
 def test_it_trains_on_where_its_own_class_is_made_again(training: Jobs) -> None:
