@@ -132,13 +132,16 @@ def _late_text(seconds: float) -> str:
     return f"{duration(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
+_SOON = "any moment"
+
+
 def estimated_text(time: datetime | None, now: datetime) -> str:
     """Say when something happens that was estimated, to a minute."""
     if time is None:
         return "not known"
     minutes = round((time - now).total_seconds() / 60)
     if minutes <= 0:
-        return "any moment"
+        return _SOON
     time = now + timedelta(minutes=minutes)
     day = "" if time.date() == now.date() else f"{time:%m-%d} "
     return f"{day}{time:%H:%M}, in {duration(minutes * 60)}"
@@ -149,7 +152,9 @@ def start_text(job: TrainingJob, now: datetime) -> str:
     estimate = job.status.start_estimate
     if estimate is None or estimate.started_time is not None:
         return ""
-    when = f"about {estimated_text(estimate.time, now)} (UTC)" if estimate.time is not None else "at no known time"
+    when = "at no known time" if estimate.time is None else estimated_text(estimate.time, now)
+    if estimate.time is not None and when != _SOON:
+        when = f"about {when} (UTC)"
     return f"by Muster's estimate it starts {when}: {estimate.reason}"
 
 

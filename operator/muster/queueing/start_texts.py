@@ -72,9 +72,9 @@ def unknown_text(freed: Freed, cause: Cause) -> str:
     return f"when {name} {_fit(name, 'ends')} is not known{_remedy_text(name)}"
 
 
-def not_nodes_text(answer: NotPlaced) -> str:
-    """Return why the start of a job that does not wait for nodes is not known."""
-    return f"not nodes but {answer.reason} keeps it waiting"
+def other_reason_text(answer: NotPlaced) -> str:
+    """Return why the start of a job is not known that waits for something else than the end of other jobs."""
+    return f"it is not known for how long {answer.reason} keeps it waiting"
 
 
 def _fit(name: str, verb: str) -> str:

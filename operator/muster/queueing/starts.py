@@ -26,7 +26,7 @@ from muster.queueing.ends import PART, EndBasis, JobEnd, RemainingTime
 from muster.queueing.freed import Event, Freed, time_order
 from muster.queueing.limits import BEHIND_IN_QUEUE, OverLimit
 from muster.queueing.preemption import LENDS_FREELY_SECONDS, Preemption, WaitingForPreemption
-from muster.queueing.start_texts import GIVE_WAY, NOT_SIDE_BY_SIDE, Cause, known_text, not_nodes_text, unknown_text
+from muster.queueing.start_texts import GIVE_WAY, NOT_SIDE_BY_SIDE, Cause, known_text, other_reason_text, unknown_text
 from muster.queueing.waiting import WaitingJob
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEstimate
@@ -181,7 +181,7 @@ class _Walk:
         if isinstance(answer, OverLimit) and answer.ever:
             return (yield from self._next_within_limit(job, answer))
         if answer.reason not in _FOR_NODES:
-            return StartEstimate(None, not_nodes_text(answer))
+            return StartEstimate(None, other_reason_text(answer))
         best, by_time = yield from self._best_domain(job)
         if best is not None and best.last.seconds == 0.0 and job.preempts_by:
             # The plan knows why it takes no nodes of jobs of lower priority now.
@@ -231,7 +231,7 @@ class _Walk:
         """Return when a job starts that its namespace's limit keeps waiting. No nodes are reserved for such a job."""
         limited = yield from self._when_ended(job.namespace, answer.excess)
         if limited is None:
-            return StartEstimate(None, not_nodes_text(answer))
+            return StartEstimate(None, other_reason_text(answer))
         if math.isinf(limited.seconds):
             return StartEstimate(None, f"its namespace is at its limit, and {self._unknown_text(limited, job)}")
         if not answer.fits:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cli.test_status import NOW, a_job, ago, rfc3339
 from typer.testing import Result
 
-from muster.answers.queue import NOT_COUNTED, head_text, queue_view, score_of, score_text
+from muster.answers.queue import NOT_COUNTED, head_text, queue_view, score_of, score_text, start_text
 from muster.api.trainingjob import TrainingJob
 from muster.cli.queue import render
 from muster.kube.errors import Forbidden
@@ -161,8 +161,10 @@ def test_an_estimate_of_an_earlier_wait_is_not_shown() -> None:
 
 
 def test_an_estimate_that_has_passed(printed: Callable[..., str]) -> None:
-    text = printed(lambda console: render(console, viewed([waits("big", 1, 4, starts(-5, "x"))])), width=120)
+    job = waits("big", 1, 4, starts(-5, "x"))
+    text = printed(lambda console: render(console, viewed([job])), width=120)
     assert "any moment" in text
+    assert start_text(TrainingJob.model_validate(job), NOW) == "by Muster's estimate it starts any moment: x"
 
 
 def test_for_programs(command: Run, api: Any) -> None:

@@ -243,8 +243,8 @@ def test_pods_that_hold_nodes() -> None:
 def test_without_waiting_for_nodes_there_is_no_estimate() -> None:
     jobs = queue(wants("limited", 3), wants("huge", 5), wants("other", 4, namespace="b"))
     assert starts(TWO, jobs, {"a": 600, "b": 700}, limits={"default": 2}) == {
-        "limited": (None, "not nodes but NamespaceLimit keeps it waiting"),
-        "huge": (None, "not nodes but NeverFits keeps it waiting"),
+        "limited": (None, "it is not known for how long NamespaceLimit keeps it waiting"),
+        "huge": (None, "it is not known for how long NeverFits keeps it waiting"),
         "other": (700, "default/b ends by its step rate"),
     }
 
