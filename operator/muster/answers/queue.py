@@ -16,6 +16,7 @@ from muster.answers.explanation import OUTPUT_VERSION
 from muster.answers.text_parts import age, count, duration, on_one_line
 from muster.api.base import ApiModel, Time
 from muster.api.trainingjob import TrainingJob
+from muster.checkpoints.resume import saves_unseen
 from muster.queueing.ends import BASIS_TEXT, end_of, history
 from muster.queueing.preemption import is_lent
 from muster.queueing.starts import MAX_ESTIMATED
@@ -244,13 +245,15 @@ def _holder(job: TrainingJob, earlier: Mapping[str, Sequence[float]], now: datet
 
 def loan_text(job: TrainingJob, now: datetime) -> str:
     """Say to which jobs a job gives the nodes that are lent to it; "" where none are."""
+    unsaved = saves_unseen(job)
+    at_once = f", without waiting for a save ({unsaved})" if unsaved else ""
     if job.spec.queueing.preemptible:
-        return "it is preemptible, and gives way to jobs that are not"
+        return f"it is preemptible, and gives way to jobs that are not{at_once}"
     if not job.status.backfilled:
         return ""
     until = _lent_until(job, now)
     keeps = "and" if until is None else f"keeps its nodes for {duration((until - now).total_seconds())}, then"
-    return f"it backfills, {keeps} gives way to jobs before it in the queue"
+    return f"it backfills, {keeps} gives way to jobs before it in the queue{at_once}"
 
 
 def _lent_until(job: TrainingJob, now: datetime) -> datetime | None:

@@ -136,13 +136,17 @@ def test_who_has_no_estimate_is_told_why() -> None:
 
 
 def test_who_gives_way_is_shown() -> None:
-    jobs = [*JOBS, a_named("spot", {"queueing": {"preemptible": True}}), a_named("small", backfilled=True)]
-    view = viewed(jobs)
+    saves = {"checkpoint": {"directory": "/ckpt"}}
+    spot = {"queueing": {"preemptible": True}}
+    jobs = [*JOBS, a_named("spot", {**saves, **spot}), a_named("small", saves, backfilled=True)]
+    view = viewed([*jobs, a_named("unsaved", spot)])
     assert {row.name: row.why.partition(";")[0] for row in view.holders if row.gives_way} == {
         "spot": "it is preemptible, and gives way to jobs that are not",
         "small": "it backfills, and gives way to jobs before it in the queue",
+        "unsaved": "it is preemptible, and gives way to jobs that are not, without waiting for a save "
+        "(spec.checkpoint.directory is not set)",
     }
-    assert "5 jobs hold 8, 4 of these until other jobs need them, 3 free nodes are reserved" in head_text(view)
+    assert "6 jobs hold 10, 6 of these until other jobs need them, 3 free nodes are reserved" in head_text(view)
 
 
 def test_nodes_that_are_lent_for_a_time_are_not_said_to_be_given_back_before() -> None:
