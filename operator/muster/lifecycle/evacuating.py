@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from muster.api.gang import GangSpec, Level
+from muster.api.gang import MAX_SHORT_ESTIMATES, GangSpec, Level
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, moves, placing
 from muster.lifecycle.commit import commit
@@ -85,9 +85,11 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
     if evacuation.reason == PREEMPTED:
         reason_text = _reason_text(world, spec, PREEMPTED, step.why)
         note = f"stopped {after}: {reason_text}; the job waits for nodes in the queue"
-        event = Announcement("Preempted", note, warning=not is_saved)
-        answered = is_saved or leavers.follow(world, spec)
-        return commit(world, after_preemption(world, spec, answered=answered), event)
+        left = after_preemption(world, spec, answered=is_saved or leavers.follow(world, spec))
+        if left.short_estimates != spec.short_estimates:
+            closes = f"close backfill to namespace {world.job.metadata.namespace}"
+            note += f". Its estimate was too short: {MAX_SHORT_ESTIMATES} within a day {closes}"
+        return commit(world, left, Announcement("Preempted", note, warning=not is_saved))
     if not step.why:
         event = Announcement("Suspended", f"stopped {after}; its nodes are free", warning=not is_saved)
         return commit(world, without_nodes(world, spec), event)

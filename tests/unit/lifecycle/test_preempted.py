@@ -222,6 +222,7 @@ def test_who_does_not_end_as_it_said_leaves_after_a_save(training: Jobs) -> None
     assert job.trainers[uid].made == 400, "no step is made twice"
     assert job.notes("Preempted")[0].startswith("stopped after checkpoint")
     assert "backfills and gives way to team/big" in job.notes("Preempted")[0]
+    assert "estimate was too short: 3 within a day close backfill to namespace team" in job.notes("Preempted")[0]
     assert len(record_of(job, "small")["spec"]["shortEstimates"]) == 1
 
 
@@ -254,6 +255,7 @@ def test_a_leave_before_its_time_is_over_is_no_short_estimate(training: Jobs) ->
     job.until(lambda: job.notes("Preempted"), 90.0)
     assert "lentUntil" not in record_of(job, "small")["spec"]
     assert record_of(job, "small")["spec"]["shortEstimates"] == []
+    assert "estimate" not in job.notes("Preempted")[0]
 
 
 def test_one_that_becomes_preemptible_while_it_backfills_keeps_nothing(training: Jobs) -> None:
