@@ -360,10 +360,11 @@ class _Planner:
         chosen_nodes = frozenset(chosen)
         asked = frozenset(uid for uid in giving if chosen_nodes.intersection(nodes_of(uid)) - holders[uid].old_nodes)
         preemption.preempt(asked, job)
-        names = Counter(visible_name(holder.name, job.request.viewer) for holder in holders.values())
+        nodes = {uid: len(nodes_of(uid)) for uid in giving}
+        names = visible_counts(nodes, lambda uid: visible_name(holders[uid].name, job.request.viewer))
         message = (
             f"needs {nodes_text(job.needs, more_text(job.needs, job.size))}: {jobs_text(names)} "
-            f"{'give' if names.total() > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
+            f"{'give' if len(giving) > 1 or OTHERS & names.keys() else 'gives'} way to it after a save"
         )
         return WaitingForPreemption(WAITING_FOR_PREEMPTION, message, answer.shortfall, chosen, asked)
 

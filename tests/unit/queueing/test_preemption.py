@@ -138,6 +138,12 @@ def test_who_waits_is_not_told_the_names_of_others() -> None:
     assert answer.message == "needs 4 nodes: jobs of other namespaces give way to it after a save"
 
 
+def test_who_waits_is_told_how_many_nodes_the_others_give() -> None:
+    answer = plan(fleet_of("b1/r1:aaab"), running("a", "b"), wants("c", 4))["c"]
+    assert isinstance(answer, NotPlaced)
+    assert answer.message == "needs 4 nodes: default/a (3) and default/b (1) give way to it after a save"
+
+
 def test_nodes_of_jobs_that_give_way_are_no_nodes_in_use() -> None:
     fleet = fleet_of("b1/r1:.ppxxqq")
     giving = Preemption(running("p").borrowers | {"q": Borrower("default/q", at(0), place=(0, at(0), ""))})
