@@ -1137,10 +1137,10 @@ REASONS: tuple[Reason, ...] = (
         "PriorityIgnored",
         Topic.WELL,
         JOB_EVENT,
-        "The PriorityClass of the waiting job does not count in the [queue](docs/queueing.md), or does not exist any "
-        "more.",
-        "The job waits like one without a PriorityClass, or with priority 0. Pods of a class that does not exist are "
-        "refused.",
+        "The PriorityClass of the waiting job does not count in the [queue](docs/queueing.md), or that of any job does "
+        "not exist any more.",
+        "The job waits like one without a PriorityClass. If the class does not exist, it waits with priority 0, no job "
+        "preempts it while it has nodes, and the API server refuses its new pods, also those after a failure.",
         "Have the class added to `spec.queueing.priorityClasses` of the FleetPolicy, or created again. Or create the "
         "job again with another one.",
         "PriorityClass gold does not count in the queue: the job waits as one that names none. To change that, add "

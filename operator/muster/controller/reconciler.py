@@ -301,6 +301,8 @@ class Reconciler:
         if returned is not None:
             self._queue.note_returned_nodes(key, uid, returned.attempt, returned.seconds_ago)
         self._queue.note_short_estimates(key[0], uid, world.gang.spec.short_estimates if world.gang else ())
+        if needs.request is not None or needs.held:
+            self._report_priority_class(job, waits=needs.request is not None)
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.estimates.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
         if key in self._queue.preemptors:
@@ -350,7 +352,6 @@ class Reconciler:
         """What the job waits for, as the queue sees it; None = it waits for no nodes."""
         if needs.request is None:
             return None
-        self._report_priority_class(job)
         shows_all = self._cluster.policy().queueing.show_jobs_of_other_namespaces
         request = needs.request if shows_all else replace(needs.request, viewer=job.metadata.namespace)
         return WaitingJob(
@@ -422,23 +423,26 @@ class Reconciler:
         kind = WARNING if announcement.warning else NORMAL
         self._events.record(about, kind, announcement.reason, announcement.note)
 
-    def _report_priority_class(self, job: TrainingJob) -> None:
-        """Report once that the PriorityClass of a waiting job counts for nothing, or preempts no job for it."""
+    def _report_priority_class(self, job: TrainingJob, *, waits: bool) -> None:
+        """Report once that a job's PriorityClass does not exist, counts for nothing while the job waits, or preempts
+        no job for it."""
         name, queueing = named_class(job), self._cluster.policy().queueing
         memory = self._cluster.memory(job.metadata.uid)
         preempts = {entry.name for entry in queueing.preemption.priority_classes}
         warning: Announcement | None = None
-        if name and not queueing.counts(name):
+        if not self._cluster.knows_priority_of(job):
+            effect = "waits with priority 0 and preempts none" if waits else "gives no nodes of its own to others"
+            text = (
+                f"PriorityClass {name} does not exist: the job {effect}, and its new pods will be refused. To change "
+                f"that, create the class (kubectl create priorityclass {name} --value=VALUE), or {_ANOTHER_CLASS}."
+            )
+            warning = Announcement("PriorityIgnored", text, warning=True)
+        elif not waits:
+            return
+        elif name and not queueing.counts(name):
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 f"that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or {_ANOTHER_CLASS}."
-            )
-            warning = Announcement("PriorityIgnored", text, warning=True)
-        elif not self._cluster.knows_priority_of(job):
-            text = (
-                f"PriorityClass {name} does not exist: the job waits with priority 0 and preempts none, and its pods "
-                "will be refused. To change that, create the class (kubectl create priorityclass "
-                f"{name} --value=VALUE), or {_ANOTHER_CLASS}."
             )
             warning = Announcement("PriorityIgnored", text, warning=True)
         elif name in preempts and not queueing.may_preempt(name, job.metadata.namespace):

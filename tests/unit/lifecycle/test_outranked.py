@@ -149,6 +149,7 @@ def test_it_trains_on_where_its_own_class_is_made_again(training: Jobs) -> None:
     job.run(5)
     job.server.delete(Where("priorityclasses", "", "top", ""), None)
     job.run(20)
+    assert any("top does not exist: the job gives no nodes" in note for note in job.notes("PriorityIgnored"))
     job.add_priority("top", 6000)
     job.succeeds()
     assert job.levels == ["Start"]
