@@ -1139,8 +1139,8 @@ REASONS: tuple[Reason, ...] = (
         JOB_EVENT,
         "The PriorityClass of the waiting job does not count in the [queue](docs/queueing.md), or that of any job does "
         "not exist any more.",
-        "The job waits like one without a PriorityClass. If the class does not exist, it waits with priority 0, no job "
-        "preempts it while it has nodes, and the API server refuses its new pods, also those after a failure.",
+        "The job waits like one without a PriorityClass. If the class does not exist, it waits with priority 0, and no "
+        "job preempts it while it has nodes. The API server then refuses its new pods, also those after a failure.",
         "Have the class added to `spec.queueing.priorityClasses` of the FleetPolicy, or created again. Or create the "
         "job again with another one.",
         "PriorityClass gold does not count in the queue: the job waits as one that names none. To change that, add "
