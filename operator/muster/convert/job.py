@@ -223,13 +223,12 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
             notes.leave_out(f"metadata.{key}", gang.metadata[key])
     of_gang: dict[str, str] = {}
     metadata |= _own(gang.metadata, of_gang)
-    all_marks = [of_gang | of_replica for of_replica in made.marks]
-    merged = {key: value for of_replica in all_marks for key, value in of_replica.items()}
+    merged = {key: value for written in (of_gang, *made.marks) for key, value in written.items()}
     placement = _placement(gang, merged, policy, notes)
     spec |= {"placement": placement} if placement else {}
-    queueing = job_queueing.convert_queueing(gang.limits, all_marks, notes)
+    queueing = job_queueing.convert_queueing(gang.limits, of_gang, made.marks, notes)
     spec |= {"queueing": queueing} if queueing else {}
-    marks.convert_priority(all_marks, made.template["spec"], notes)
+    marks.convert_priority((of_gang, *made.marks), made.template["spec"], notes)
     marks.note_others({key: merged[key] for key in merged if key not in {*_LEVELS, *job_queueing.MARKS}}, notes)
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}

@@ -22,27 +22,28 @@ _MOST_DIGITS = 10  # of a 32-bit number
 
 
 def convert_queueing(
-    limits: Iterable[tuple[str, int]], marks: Sequence[Mapping[str, Any]], notes: Notes
+    limits: Iterable[tuple[str, int]], of_gang: Mapping[str, Any], of_pods: Sequence[Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
     """Return spec.queueing of a gang.
 
     Args:
         limits: the paths of fields that limit the time of the gang or of a pod, with their seconds.
-        marks: labels and annotations of the other systems on the pods of each replica, with those on the whole gang.
+        of_gang: labels and annotations of the other systems on the whole gang.
+        of_pods: those on the pods of each replica.
         notes: takes what the user should know.
     """
-    seconds = _expected_seconds(limits, marks, notes)
+    seconds = _expected_seconds(limits, (of_gang, *of_pods), notes)
     return {
         **({"expectedDurationSeconds": seconds} if seconds else {}),
-        **({"preemptible": True} if _is_preemptible(marks, notes) else {}),
+        **({"preemptible": True} if _is_preemptible(of_gang, of_pods, notes) else {}),
     }
 
 
 def _expected_seconds(
-    limits: Iterable[tuple[str, int]], marks: Sequence[Mapping[str, Any]], notes: Notes
+    limits: Iterable[tuple[str, int]], marks: Iterable[Mapping[str, Any]], notes: Notes
 ) -> int | None:
     """Return the shortest limit, which is the best estimate that the source has; None: it has none."""
-    labels = (_number(str(of_replica[_MAX_EXECUTION])) for of_replica in marks if _MAX_EXECUTION in of_replica)
+    labels = (_number(str(written[_MAX_EXECUTION])) for written in marks if _MAX_EXECUTION in written)
     usable = set[tuple[int, str]]()
     for where, written in dict.fromkeys([*limits, *((_MAX_EXECUTION, label) for label in labels)]):
         if isinstance(written, int) and 0 < written <= MAX_DURATION_SECONDS:
@@ -63,28 +64,25 @@ def _number(text: str) -> int | str:
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else text
 
 
-def _is_preemptible(marks: Sequence[Mapping[str, Any]], notes: Notes) -> bool:
-    """Whether the source lets all pods be preempted."""
-    allowing = [_allows(mark, *values, marks=marks, notes=notes) for mark, values in _PREEMPTIBLE.items()]
-    if any(allowing):
+def _is_preemptible(of_gang: Mapping[str, Any], of_pods: Sequence[Mapping[str, Any]], notes: Notes) -> bool:
+    """Whether the source lets all pods be preempted, and no mark says otherwise."""
+    written = {mark: [str(marks.get(mark, "")) for marks in (of_gang, *of_pods)] for mark in _PREEMPTIBLE}
+    denied = any(text and text.lower() not in _PREEMPTIBLE[mark] for mark, texts in written.items() for text in texts)
+    found = False
+    for mark, (usual, *others) in _PREEMPTIBLE.items():
+        gang_may, *pods_may = (text.lower() in (usual, *others) for text in written[mark])
+        if not denied and (gang_may or all(pods_may)):
+            notes.became.append(f"{mark}: {usual} -> spec.queueing.preemptible: true")
+            found = True
+        elif gang_may or any(pods_may):
+            why = "not all pods have it, or another mark says otherwise, and a gang leaves as a whole: write "
+            notes.leave_out(mark, usual, f"{why}spec.queueing.preemptible where it may")
+        elif any(written[mark]):
+            notes.leave_out(mark, max(written[mark]), f"only {usual} becomes spec.queueing.preemptible")
+    if found:
         notes.check.append(
             "spec.queueing.preemptible: true: when other jobs need its nodes, the job is asked to save, and leaves "
             "within spec.checkpoint.saveTimeoutSeconds: what it has not saved by then is lost. It cannot be set back "
             "to false"
         )
-    return any(allowing)
-
-
-def _allows(mark: str, usual: str, *others: str, marks: Sequence[Mapping[str, Any]], notes: Notes) -> bool:
-    """Whether a mark lets all pods be preempted, by a value that does."""
-    written = [str(of_replica.get(mark, "")) for of_replica in marks]
-    may_leave = [text.lower() in (usual, *others) for text in written]
-    if all(may_leave):
-        notes.became.append(f"{mark}: {usual} -> spec.queueing.preemptible: true")
-        return True
-    if any(may_leave):
-        why = "not all pods have it, and a gang leaves as a whole: write spec.queueing.preemptible where it may"
-        notes.leave_out(mark, usual, why)
-    elif any(written):
-        notes.leave_out(mark, max(written), f"only {usual} becomes spec.queueing.preemptible")
-    return False
+    return found

@@ -48,11 +48,12 @@ def convert_priority(marks: Iterable[Mapping[str, str]], pod: dict[str, Any], no
     """Write the PriorityClass by which KAI orders a gang into its pods.
 
     Args:
-        marks: labels and annotations of the other systems on the pods of each replica, with those on the whole gang.
+        marks: labels and annotations of the other systems on the whole gang, which come first for KAI, and on the pods
+            of each replica.
         pod: the spec of a worker's pod; changed in place.
         notes: takes what the user should know.
     """
-    for wanted in sorted({of_replica.get(_PRIORITY, "") for of_replica in marks} - {""}):
+    for wanted in dict.fromkeys(filter(None, (written.get(_PRIORITY) for written in marks))):
         if pod.setdefault(_PRIORITY, wanted) == wanted:
             notes.became.append(f"label {_PRIORITY}: {wanted} -> {_PRIORITY_FIELD}: it orders Muster's queue")
         else:

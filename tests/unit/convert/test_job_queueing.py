@@ -156,6 +156,23 @@ def test_a_gang_of_which_only_some_pods_may_be_preempted_is_not(source: dict[str
     assert any(note.startswith(f"{PREEMPTABLE}: true: not all pods have it") for note in found.notes.left_out)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        a_job_of_two_kinds({}, {}, labels={PREEMPTIBILITY: "non-preemptible", PREEMPTABLE: "true"}),
+        a_job_of_two_kinds({}, {}, labels={PREEMPTIBILITY: "preemptible", PREEMPTABLE: "false"}),
+        a_job_of_two_kinds(kai_labels("preemptible"), kai_labels("preemptible"), **kai_labels("non-preemptible")),
+        a_job_of_two_kinds({}, kai_labels("non-preemptible"), **kai_labels("preemptible")),
+    ],
+    ids=["KAI denies", "Volcano denies", "the job denies", "a replica denies"],
+)
+def test_a_gang_of_which_one_mark_denies_it_is_not_preemptible(source: dict[str, Any]) -> None:
+    found = only(source)
+    assert queueing_of(found) is None
+    (why,) = [note for note in found.notes.left_out if "not all pods have it, or another mark says otherwise" in note]
+    assert why.startswith((f"{PREEMPTIBILITY}: preemptible: ", f"{PREEMPTABLE}: true: "))
+
+
 def test_a_preemptible_gang_of_kai_is_preemptible() -> None:
     found = only(a_job_of_two_kinds({}, {}, **kai_labels("Preemptible")))
     assert queueing_of(found) == {"preemptible": True}

@@ -73,3 +73,12 @@ def test_another_priority_of_kai_than_that_of_the_pods_is_checked() -> None:
     assert class_of(found) == "train"
     (check,) = [note for note in found.notes.check if FIELD in note]
     assert check.startswith(f"label priorityClassName: build: {FIELD} orders Muster's queue, and is train: write")
+
+
+def test_the_priority_on_a_whole_job_of_kai_comes_before_that_on_its_pods() -> None:
+    source = a_job(labels={"priorityClassName": "train"})
+    template = source["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    template["metadata"] = {"labels": {"priorityClassName": "build"}}
+    found = only(source)
+    assert class_of(found) == "train"
+    assert any(note.startswith("label priorityClassName: build: ") for note in found.notes.check)
