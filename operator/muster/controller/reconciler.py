@@ -424,8 +424,8 @@ class Reconciler:
         self._events.record(about, kind, announcement.reason, announcement.note)
 
     def _report_priority_class(self, job: TrainingJob, *, waits: bool) -> None:
-        """Report once that a job's PriorityClass does not exist, counts for nothing while the job waits, or preempts
-        no job for it."""
+        """Report once, for as long as that is so, that a job's PriorityClass does not exist, or of a job that waits
+        that it counts for nothing, or preempts no job."""
         name, queueing = named_class(job), self._cluster.policy().queueing
         memory = self._cluster.memory(job.metadata.uid)
         preempts = {entry.name for entry in queueing.preemption.priority_classes}
@@ -437,15 +437,13 @@ class Reconciler:
                 f"that, create the class (kubectl create priorityclass {name} --value=VALUE), or {_ANOTHER_CLASS}."
             )
             warning = Announcement("PriorityIgnored", text, warning=True)
-        elif not waits:
-            return
-        elif name and not queueing.counts(name):
+        elif waits and name and not queueing.counts(name):
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 f"that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or {_ANOTHER_CLASS}."
             )
             warning = Announcement("PriorityIgnored", text, warning=True)
-        elif name in preempts and not queueing.may_preempt(name, job.metadata.namespace):
+        elif waits and name in preempts and not queueing.may_preempt(name, job.metadata.namespace):
             text = (
                 f"PriorityClass {name} preempts no job for namespace {job.metadata.namespace}: it only orders the "
                 "queue. To change that, add the namespace to this class in spec.queueing.preemption.priorityClasses of "

@@ -19,6 +19,7 @@ from muster.controller.perform import Performer
 from muster.controller.queue import Queue
 from muster.controller.reconciler import Reconciler
 from muster.kube import decode
+from muster.kube.decode import PriorityClass
 from muster.placement.request import Request
 from muster.placement.space import Space
 
@@ -216,6 +217,23 @@ async def test_a_class_that_does_not_count_is_told_once(loops: Loops) -> None:
     assert [(who, reason) for who, reason, _ in loops.events if reason == "PriorityIgnored"] == [
         ("first", "PriorityIgnored")
     ]
+
+
+async def test_each_time_that_a_class_is_deleted_is_told_once(loops: Loops) -> None:
+    def change(event_type: str, version: int) -> None:
+        loops.scene.cluster.priorities.store.apply(event_type, PriorityClass("top", 9, False, version))
+        loops.dirty.add(("ns", "first"))
+
+    change("ADDED", 1)
+    loops.add("first", {"priorityClassName": "top"})
+    await until(lambda: loops.placed("first"))
+    for version in (2, 4):
+        change("DELETED", version)
+        await until(lambda: bool(loops.scene.cluster.memory("uid-first").reported_class))
+        change("ADDED", version + 1)
+        await until(lambda: not loops.scene.cluster.memory("uid-first").reported_class)
+    missing = "PriorityClass top does not exist: the job gives no nodes of its own to others"
+    assert loops.told("first").count(missing) == 2
 
 
 @pytest.mark.parametrize("shows", [False, True])
