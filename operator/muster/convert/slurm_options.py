@@ -87,7 +87,7 @@ _MEANINGLESS = {
         "--kill-on-bad-exit/K[=] --disable-status/X --delay-boot= --reboot --slurmd-debug= --mpi="
     ),
     "kubectl muster report accounts for a job by itself": (
-        "--acctg-freq= --profile= --power= --comment= --extra= --mcs-label= --prefer= --admin-comment="
+        "--acctg-freq= --profile= --power= --comment= --extra= --mcs-label= --admin-comment="
     ),
     "the image is the container, and the pod its limits": (
         "--container-mount-home --no-container-mount-home --container-name= --container-writable --container-readonly "
@@ -97,7 +97,9 @@ _MEANINGLESS = {
     ),
 }
 _TO_CHECK = {
-    "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": "--constraint/C= --reservation=",
+    "nodes are chosen by spec.template.spec.nodeSelector, affinity and tolerations": (
+        "--constraint/C= --prefer= --reservation="
+    ),
     "spec.template.spec.priorityClassName orders the queue": "--nice[=] --priority=",
     "spec.placement.avoidNodes has the names of such nodes": "--exclude/x=",
     "a level of the topology is chosen by spec.placement.required": "--switches=",

@@ -136,6 +136,7 @@ def test_lines_behind_the_first_command_are_not_read_as_sbatch_does_not() -> Non
         ("--mail-user=a@example.org", "no mail is sent"),
         ("--constraint=a100", "nodes are chosen by spec.template.spec.nodeSelector"),
         ("--reservation=maintenance", "nodes are chosen by spec.template.spec.nodeSelector, affinity"),
+        ("--prefer=h200", "nodes are chosen by spec.template.spec.nodeSelector, affinity"),
         ("--nice=100", "spec.template.spec.priorityClassName orders the queue"),
         ("--priority=100", "spec.template.spec.priorityClassName orders the queue"),
         ("--exclude=n1,n2", "spec.placement.avoidNodes has the names of such nodes"),
