@@ -263,6 +263,19 @@ def test_who_backfills_takes_no_node_of_a_job_that_starts_before_it_ends() -> No
     assert found["s"] == Placed(("r2-0", "r2-1"), backfill=Backfill(HOUR, at(HOUR)))
 
 
+def test_who_backfills_avoids_what_its_spec_avoids() -> None:
+    avoided = Refusal(RefusalKind.AVOIDED_BY_SPEC, "in spec.placement.avoidNodes")
+    small = lasts(wants("s", 1, needs=Requirements(8, {}, {"r1-0": avoided})), HOUR)
+    found = backfill("b1/r1:..xx", wants("big", 4), small, offers={"big": HOUR})
+    assert found["s"] == Placed(("r1-1",), backfill=Backfill(HOUR, at(HOUR)))
+
+
+def test_what_was_reserved_for_a_job_that_has_passed_is_free_for_those_behind() -> None:
+    small = [lasts(wants("s", 3), HOUR), lasts(wants("t", 1), HOUR)]
+    found = backfill("b1/r1:..xx b1/r2:..xx", wants("big", 4, required="rack"), *small, offers={"big": HOUR})
+    assert told(found) == {"big": "TopologyUnsatisfied", "s": 3, "t": 1}
+
+
 def test_who_backfills_takes_no_node_that_a_job_before_counts_on() -> None:
     soon = LendingOffer(HOUR, HOUR, nodes=frozenset({"r2-0"}))
     jobs = [wants("soon", 4, required="rack"), wants("later", 7), lasts(wants("s", 1), 2 * HOUR)]
@@ -580,6 +593,13 @@ def test_none_leaves_for_nodes_that_a_job_before_would_get() -> None:
     in_a_rack = replace(first, request=replace(first.request, required="rack"))
     fleet = "b1/r1:aaxx b1/r2:cc"
     assert leaves_for(fleet, outranked("b1/r1:aacc"), in_a_rack, urgent("u", 2)) == {"c"}
+
+
+def test_who_gives_lent_nodes_may_do_so_with_others_than_those_of_a_job_before() -> None:
+    fleet = "b1/r1:..cx b1/r2:paxx"
+    first = replace(wants("first", 4, required="rack"), priority=20)
+    preemption = replace(outranked(fleet.replace("p", "x"), {"a": 1}), borrowers=running("p").borrowers)
+    assert leaves_for(fleet, preemption, first, urgent("u", 2)) == {"p", "a"}
 
 
 def test_it_is_asked_what_each_job_before_would_get() -> None:

@@ -201,9 +201,13 @@ KNOWN = "set spec.queueing.expectedDurationSeconds there"
             "default/b should have ended at 2025-12-31 23:40 UTC by its expectedDurationSeconds: raise "
             "spec.queueing.expectedDurationSeconds there",
         ),
+        (
+            JobEnd(None, EndBasis.STEPS, "", at(-1200)),
+            "default/b should have ended at 2025-12-31 23:40 UTC by its step rate",
+        ),
         (JobEnd(None, EndBasis.STEPS, ""), "when default/b ends is not known: it makes no steps"),
     ],
-    ids=["unknown", "overdue", "no steps"],
+    ids=["unknown", "overdue", "overdue by its steps", "no steps"],
 )
 def test_an_end_that_is_not_known_is_named(end: JobEnd, says: str) -> None:
     assert starts(TWO, [wants("job", 4)], {"a": 600, "b": end}) == {"job": (None, says)}
