@@ -19,7 +19,7 @@ from muster.api.trainingjob import TrainingJob
 from muster.checkpoints.resume import saves_unseen
 from muster.queueing.ends import BASIS_TEXT, end_of, history
 from muster.queueing.preemption import is_lent
-from muster.queueing.starts import MAX_ESTIMATED
+from muster.queueing.starts import MAX_ESTIMATED, NOT_ESTIMATED
 from muster.world.names import verb_for
 
 MOST_SCORED = 20
@@ -221,7 +221,7 @@ def _why_none(job: TrainingJob) -> str:
     if job.status.state != "Pending":
         return "its gang waits for other nodes, and comes before jobs that start"
     if waiting.position > MAX_ESTIMATED:
-        return f"only the first {MAX_ESTIMATED} of the queue, and of those that wait for nodes, are estimated"
+        return NOT_ESTIMATED
     return "not estimated yet"
 
 

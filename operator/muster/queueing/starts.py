@@ -34,6 +34,8 @@ from muster.world.queuedecision import LendingTerms, NotPlaced, Placed, StartEst
 MAX_ESTIMATED = 16
 """For so many jobs of the queue, the first ones, it is estimated when they start, and for the first ones that only
 nodes keep waiting."""
+NOT_ESTIMATED = f"only the first {MAX_ESTIMATED} of the queue, and of those that wait for nodes, are estimated"
+"""Why the start of any other job is not known."""
 # The answers to jobs that only nodes keep waiting; the others reserve none.
 _FOR_NODES = frozenset({INSUFFICIENT_NODES, TOPOLOGY_UNSATISFIED, BEHIND_IN_QUEUE})
 _OF_WAITING_JOBS = frozenset({Event.WAITING_JOB_STARTS, Event.WAITING_JOB_ENDS})

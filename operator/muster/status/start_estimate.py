@@ -52,6 +52,12 @@ def is_news(job: TrainingJob, new: StartEstimate, now: datetime) -> bool:
     return moved > max(MOVED_SECONDS, MOVED_SHARE * (old.time - now).total_seconds())
 
 
+def shows_time(job: TrainingJob) -> bool:
+    """Whether the status of a job says when it starts."""
+    estimate = _comparable(job)
+    return estimate is not None and estimate.time is not None
+
+
 def first_time_of(job: TrainingJob) -> datetime | None:
     """Return when a job that starts now would start by its first estimate; None where its start does not count."""
     estimate = _comparable(job)

@@ -15,7 +15,7 @@ from muster.controller.queue import Queue
 from muster.controller.starttimes import StartTimes
 from muster.placement.eligibility import Requirements
 from muster.placement.request import Request
-from muster.queueing.starts import MAX_ESTIMATED
+from muster.queueing.starts import MAX_ESTIMATED, NOT_ESTIMATED
 from muster.queueing.waiting import WaitingJob
 
 HOUR = 3600
@@ -88,6 +88,19 @@ async def test_only_the_first_have_one(keeper: Keeper) -> None:
     keeper.queue.estimates.by_uid = {}
     await until(lambda: keeper.queue.estimates.by_uid)
     assert len(keeper.queue.estimates.by_uid) == MAX_ESTIMATED
+
+
+async def test_one_that_is_no_longer_among_the_first_has_none_any_more(keeper: Keeper) -> None:
+    keeper.hold("a", **EXPECTED)
+    for number in range(MAX_ESTIMATED):
+        keeper.wait(f"b-{number}")
+    for name, time in (("c", (NOW + timedelta(seconds=HOUR)).isoformat()), ("d", None)):
+        keeper.wait(name)
+        status = {"time": time, "reason": "ns/a ends", "generation": 1}
+        keeper.scene.cluster.jobs.store.assume(keeper.make.job(name, version=999, startEstimate=status))
+    await until(lambda: keeper.said("uid-c") == (None, NOT_ESTIMATED))
+    await until(lambda: ("ns", "c") in keeper.scene.rung)
+    assert keeper.said("uid-d") is None
 
 
 async def test_those_that_never_fit_take_no_estimate_from_those_behind(keeper: Keeper) -> None:
