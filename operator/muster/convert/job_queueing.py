@@ -68,21 +68,21 @@ def _is_preemptible(of_gang: Mapping[str, Any], of_pods: Sequence[Mapping[str, A
     """Whether the source lets all pods be preempted, and no mark says otherwise."""
     written = {mark: [str(marks.get(mark, "")) for marks in (of_gang, *of_pods)] for mark in _PREEMPTIBLE}
     denied = any(text and text.lower() not in _PREEMPTIBLE[mark] for mark, texts in written.items() for text in texts)
-    found = False
+    may_leave = False
     for mark, (usual, *others) in _PREEMPTIBLE.items():
         gang_may, *pods_may = (text.lower() in (usual, *others) for text in written[mark])
         if not denied and (gang_may or all(pods_may)):
             notes.became.append(f"{mark}: {usual} -> spec.queueing.preemptible: true")
-            found = True
+            may_leave = True
         elif gang_may or any(pods_may):
             why = "not all pods have it, or another mark says otherwise, and a gang leaves as a whole: write "
             notes.leave_out(mark, usual, f"{why}spec.queueing.preemptible where it may")
         elif any(written[mark]):
             notes.leave_out(mark, max(written[mark]), f"only {usual} becomes spec.queueing.preemptible")
-    if found:
+    if may_leave:
         notes.check.append(
             "spec.queueing.preemptible: true: when other jobs need its nodes, the job is asked to save, and leaves "
             "within spec.checkpoint.saveTimeoutSeconds: what it has not saved by then is lost. It cannot be set back "
             "to false"
         )
-    return found
+    return may_leave
