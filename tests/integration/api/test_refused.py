@@ -322,6 +322,7 @@ JOBS: dict[str, Case] = {
         )
         for seconds in (-1, 0, 31536001, 2**53)
     },
+    "an expected duration in words": one("spec.queueing.expectedDurationSeconds", "2h", "must be of type integer"),
     "queueing that is a number": one("spec.queueing", 3, "must be of type object"),
     "preemptible in words": one("spec.queueing.preemptible", "yes", "must be of type boolean"),
     "recovery that is a number": one("spec.recovery", 3, "must be of type object"),
@@ -601,6 +602,11 @@ POLICIES: dict[str, Case] = {
     ),
     "priority classes twice": one("spec.queueing.priorityClasses", ["a", "a"], "Duplicate value"),
     "preemption that is a list": one("spec.queueing.preemption", ["urgent"], "must be of type object"),
+    "preemption by a class twice": Case(
+        "spec.queueing.preemption.priorityClasses",
+        {"spec.queueing.preemption": {"priorityClasses": [{"name": "urgent", "namespaces": ["a"]}] * 2}},
+        ("spec.queueing.preemption.priorityClasses[1]", "Duplicate value"),
+    ),
     "preemption by a class of no namespace": Case(
         "spec.queueing.preemption.priorityClasses[].namespaces",
         {"spec.queueing.preemption": {"priorityClasses": [{"name": "urgent", "namespaces": []}]}},
