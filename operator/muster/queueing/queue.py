@@ -167,13 +167,15 @@ def plan_steps(
             reserved=of_it.reserved,
             lent=of_it.lent,
             preempts_from=of_it.preempts_from,
+            too_many_before=of_it.too_many_before,
         )
         yield job.job_uid, decisions[job.job_uid]
     for job in sorted(planner.may_pass, key=functools.partial(_length_per_wait, now=preemption.now)):
         passing = yield from _guarded(planner.pass_others(job))
         if passing is not None:
             without = decisions[job.job_uid]
-            yield job.job_uid, replace(without, answer=passing, reserved=0, lent=None, preempts_from=None)
+            besides = replace(without, reserved=0, lent=None, preempts_from=None, too_many_before=False)
+            yield job.job_uid, replace(besides, answer=passing)
 
 
 def _length_per_wait(job: WaitingJob, now: datetime) -> float:
@@ -198,11 +200,13 @@ class _Besides:
         reserved: how many free nodes are reserved for it.
         lent: what is lent of the other nodes that are reserved for it.
         preempts_from: from when on it may preempt more jobs than now.
+        too_many_before: whether it preempts none since too many jobs before it do, or have nodes reserved.
     """
 
     reserved: int = 0
     lent: LentNodes | None = None
     preempts_from: datetime | None = None
+    too_many_before: bool = False
 
 
 class _Planner:
@@ -354,7 +358,7 @@ class _Planner:
         if over_quota is not None:
             return over_quota
         self._promise(job, chosen)
-        self.of_last.preempts_from = None
+        self.of_last.preempts_from, self.of_last.too_many_before = None, False
         self._note_reserved(job, chosen)
         holders = {uid: preemption.holder(uid) for uid in giving}
         chosen_nodes = frozenset(chosen)
@@ -380,6 +384,7 @@ class _Planner:
         if not job.preempts_by or not self._preemption.victims:
             return []
         if self._preemptors >= MAX_PREEMPTORS or len(self._search.blocked) > MAX_PREEMPTORS:
+            self.of_last.too_many_before = bool(self._preemption.outranked(job))
             return []
         self._preemptors += 1
         self.of_last.preempts_from = self._preemption.preempts_from(job)

@@ -228,6 +228,7 @@ class QueueDecision:
             that keeps it from none.
         lent: nodes reserved for it that others keep for a while; None: there are none.
         preempts_from: from when on it may preempt one more of the jobs that it outranks; None: no time limits that.
+        too_many_before: whether it preempts none yet, since too many jobs before it do, or have nodes reserved.
     """
 
     position: int
@@ -238,6 +239,7 @@ class QueueDecision:
     no_backfill_until: datetime | None = None
     lent: LentNodes | None = None
     preempts_from: datetime | None = None
+    too_many_before: bool = False
 
 
 class LendingTerms(NamedTuple):

@@ -346,6 +346,12 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
             id="it may preempt none yet",
         ),
         pytest.param(
+            QueueDecision(9, 9, lacking(None), too_many_before=True),
+            "needs nodes: there are too few; it preempts no job yet: too many jobs before it do, or have nodes "
+            "reserved (docs/queueing.md); number 9 of 9 in the queue",
+            id="too many preempt before it",
+        ),
+        pytest.param(
             QueueDecision(2, 2, Behind("BehindInQueue", "needs 1 node: it is reserved for default/a", None, {})),
             "needs 1 node: it is reserved for default/a; number 2 of 2 in the queue; to pass where it ends before the "
             "reserved nodes are needed, give it an estimate (spec.queueing.expectedDurationSeconds)",

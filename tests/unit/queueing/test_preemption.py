@@ -577,6 +577,9 @@ def test_victims_are_sought_for_the_first_jobs_only() -> None:
     assert len(leaves_for(fleet, preemption, *jobs)) == MAX_PREEMPTORS
     found = {name for to in preemption.preempted_by.values() for name, _ in to}
     assert found == {f"default/u{number}" for number in range(MAX_PREEMPTORS)}
+    queue = plan_steps(fleet_of(fleet), [*jobs, wants("plain", 1)], preemption=replace(preemption, preempted_by={}))
+    later = {uid for uid, decision in filter(None, queue) if decision.too_many_before}
+    assert later == {f"uid-of-u{number}" for number in range(MAX_PREEMPTORS, len(names))}
 
 
 def test_who_is_preempted_knows_by_which_class() -> None:
