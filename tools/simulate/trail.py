@@ -195,9 +195,12 @@ class Trail:
             return
         classes, name, most = _BUDGETS[reason]
         history, now = self._of(job["metadata"]["uid"]), self._around.agenda.now
-        lag = max(self._around.directories[job["metadata"]["uid"]].lag_seconds.values(), default=0.0)
+        directory = self._around.directories[job["metadata"]["uid"]]
+        lag = max(directory.lag_seconds.values(), default=0.0)
         is_looked_for = (job["spec"].get("checkpoint") or {}).get("directory")  # else a program saves for itself alone
-        listed = [(at, step) for at, step in history.saved if is_looked_for and at < now - LISTED_SECONDS - lag]
+        there = {save.step for save in directory.whole().values()} if is_looked_for else ()
+        saved = {step: at for at, step in history.saved if step in there}
+        listed = [(at, step) for step, at in saved.items() if at < now - LISTED_SECONDS - lag]
         left = [
             charge.incident
             for charge in history.charges.values()
