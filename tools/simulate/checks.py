@@ -73,7 +73,8 @@ class Checks:
             f"{there}",
         )
         node = process.worker.machine
-        jobs = {worker.trainer.job for worker in node.workers.values() if any(rank.alive for rank in worker.ranks)}
+        ranks = (rank for worker in node.workers.values() for rank in worker.ranks)
+        jobs = {rank.worker.trainer.job for rank in ranks if rank.alive and not self._is_given_up(rank, process)}
         self._hold("one gang per node", jobs <= {trainer.job}, f"{node.name} trains for {sorted(jobs | {trainer.job})}")
         if isinstance(process.worker, PlainWorker):  # it chooses by itself
             return

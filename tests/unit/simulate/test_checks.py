@@ -31,6 +31,12 @@ class Stage:
         trainers: dict[str, Trainer] = {}
         self.checks = Checks(self.around, self.machines, trainers)  # type: ignore[arg-type]
         self.trainer = trainers[UID] = Trainer(self.around, self.checks, UID, Script())
+        self.trainers = trainers
+
+    def another_job(self) -> None:
+        """From now on ranks of another job start."""
+        self.trainer = self.trainers["uid-of-b"] = Trainer(self.around, self.checks, "uid-of-b", Script())
+        self.around.directories["uid-of-b"] = Directory("/ckpt/b", self.around.wall_clock, node_clocks=1)
 
     def start(self, attempt: int, node: str, pod: str, step: int = 0, thawed_at: float = float("-inf")) -> Any:
         """The rank of an attempt starts in a pod of its own, from a checkpoint or from scratch."""
@@ -122,6 +128,18 @@ def test_an_unkillable_rank_blocks_its_node_until_its_pod_is_removed(stage: Stag
         stage.start(2, "n0", "second")
     stage.around.server.remove("pods", "team", "first")
     assert stage.start(3, "n0", "third").alive
+
+
+def test_an_unkillable_rank_keeps_other_jobs_from_its_node_until_its_pod_is_removed(stage: Stage) -> None:
+    """Afterwards nothing says so, if its job's record was deleted as well."""
+    first = stage.start(1, "n0", "first")
+    hang_in_the_kernel(first)
+    assert not first.kill()
+    stage.another_job()
+    with pytest.raises(ViolationError, match="one gang per node: n0 trains for"):
+        stage.start(1, "n0", "second")
+    stage.around.server.remove("pods", "team", "first")
+    assert stage.start(2, "n0", "third").alive
 
 
 def test_a_rank_for_which_sigkill_waits_writes_no_part_of_a_checkpoint(stage: Stage) -> None:
