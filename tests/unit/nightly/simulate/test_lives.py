@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from tests.unit.nightly.simulate.defects import DEFECTS
 from tests.unit.simulate.test_stories import HERE, KEPT
 
 from muster.node.launcher.supervisor import Supervisor
+from muster.queueing.preemption import Borrower, Preemption
+from muster.queueing.queue import _Planner
 from muster.queueing.waiting import WaitingJob
 from muster.world.queuedecision import NotPlaced
 from simulate import stories
@@ -313,7 +315,7 @@ def test_preemptible_jobs_give_way_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     assert not outcome.violation, "\n".join([*outcome.tail[-100:], outcome.violation])
     assert outcome.checks["who waits for others to give way starts within one leave"]
     assert outcome.checks["no job gives way twice for nothing"] >= 3
-    monkeypatch.setattr("muster.queueing.queue._Planner._preempting", _none_gives_way)
+    monkeypatch.setattr(_Planner, _Planner._preempting.__name__, _none_gives_way)
     assert "no job waits behind those that owe it nodes" in play(told).violation
 
 
@@ -339,27 +341,27 @@ def test_jobs_that_pass_give_way_in_time() -> None:
     assert outcome.checks["who waits for others to give way starts within one leave"]
 
 
-def _gives_way_to_all(_plan: object, _uid: str, _holder: object, job: WaitingJob) -> bool:
-    return not job.preemptible
+def _all_give_way(plan: Preemption, job: WaitingJob) -> frozenset[str]:
+    return frozenset() if job.preemptible else frozenset(plan.borrowers)
 
 
-def _keeps_nothing(_plan: object, _holder: object, _job: WaitingJob) -> bool:
+def _nothing_is_lent(_plan: Preemption, _holder: Borrower) -> bool:
     return False
 
 
 @pytest.mark.parametrize(
-    ("function", "defect", "rule"),
+    ("owner", "function", "defect", "rule"),
     [
-        ("queue._Planner._preempting", _none_gives_way, "no job waits behind those that owe it nodes"),
-        ("preemption.Preemption._owes", _gives_way_to_all, "who passes gives way to those before only"),
-        ("preemption.Preemption._keeps", _keeps_nothing, "who passes keeps what is lent to it"),
+        (_Planner, _Planner._preempting, _none_gives_way, "no job waits behind those that owe it nodes"),
+        (Preemption, Preemption.owing, _all_give_way, "who passes gives way to those before only"),
+        (Preemption, Preemption._is_lent, _nothing_is_lent, "who passes keeps what is lent to it"),
     ],
     ids=["never asked", "asked for younger jobs", "asked too soon"],
 )
 def test_jobs_that_pass_and_do_not_give_way_as_they_should_are_found(
-    monkeypatch: pytest.MonkeyPatch, function: str, defect: object, rule: str
+    monkeypatch: pytest.MonkeyPatch, owner: type, function: Callable[..., object], defect: object, rule: str
 ) -> None:
-    monkeypatch.setattr(f"muster.queueing.{function}", defect)
+    monkeypatch.setattr(owner, function.__name__, defect)
     assert rule in play(PASSING).violation
 
 
