@@ -4,7 +4,7 @@ Each is a change of shipped functions. The story of the same name in tests/unit/
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -236,7 +236,11 @@ def _age_alone(patch: Patch) -> None:
 
 def _nothing_reserved(patch: Patch) -> None:
     """Small jobs take whatever becomes free before a large one that came first."""
-    patch.setattr(queue._Planner, "_reserve", lambda *_: None)
+    patch.setattr(queue._Planner, "_reserve", _reserves_none)
+
+
+def _reserves_none(*_: object) -> Generator[None, None, None]:
+    yield
 
 
 def _charged_twice(patch: Patch) -> None:
