@@ -16,7 +16,7 @@ import msgspec
 
 from muster.api.base import API_VERSION, rfc3339
 from muster.kube import decode
-from muster.kube.errors import AlreadyExists, Conflict, Gone, Invalid, NotFound
+from muster.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound
 from simulate.clocks import WallClock
 from simulate.loop import Agenda
 
@@ -178,10 +178,22 @@ class ApiServer:
         if at.resource == "pods":
             value.setdefault("status", {})["phase"] = "Pending"
             _check_types(value, self.encode)
+            self._check_class(value)
         if dry_run:
             metadata["resourceVersion"] = "0"
             return self.encode(value)
         return self._put(at.resource, key, value).wire
+
+    def _check_class(self, pod: Object) -> None:
+        """Refuse a pod by its PriorityClass, as the API server does.
+
+        Raises:
+            Forbidden: there is no such class.
+        """
+        name = pod["spec"].get("priorityClassName")
+        if name and ("", name) not in self._objects.get("priorityclasses", {}):
+            text = f'pods "{pod["metadata"]["name"]}" is forbidden: no PriorityClass with name {name} was found'
+            raise Forbidden(403, "Forbidden", text)
 
     def _new_uid(self, resource: str, namespace: str, name: str) -> str:
         """The next uid of this name: it depends on no other object's, so that one object more moves nothing else."""

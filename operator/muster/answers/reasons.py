@@ -497,6 +497,18 @@ REASONS: tuple[Reason, ...] = (
         "Create the job in another namespace.",
     ),
     Reason(
+        "PriorityClassMissing",
+        Topic.WAITING,
+        WAITS,
+        "The PriorityClass that the job's template names does not exist, so the API server refuses the job's pods.",
+        "A job without nodes waits for the class, and for nodes only then. One that has nodes keeps them, and gives "
+        "them to no job of higher priority.",
+        "Have the class created, or create the job again with another one.",
+        'pods "llama-0-trial-" is forbidden: no PriorityClass with name gold was found. It is tried again; create the '
+        "class (kubectl create priorityclass NAME --value=VALUE), or delete the job and create it again with another "
+        "class.",
+    ),
+    Reason(
         "StepPatternNotTested",
         Topic.WAITING,
         WAITS,
@@ -1137,12 +1149,10 @@ REASONS: tuple[Reason, ...] = (
         "PriorityIgnored",
         Topic.WELL,
         JOB_EVENT,
-        "The PriorityClass of the waiting job does not count in the [queue](docs/queueing.md), or that of any job does "
-        "not exist any more.",
-        "The job waits like one without a PriorityClass. If the class does not exist, it waits with priority 0, and no "
-        "job preempts it while it has nodes. The API server then refuses its new pods, also those after a failure.",
-        "Have the class added to `spec.queueing.priorityClasses` of the FleetPolicy, or created again. Or create the "
-        "job again with another one.",
+        "The PriorityClass of the waiting job does not count in the [queue](docs/queueing.md).",
+        "The job waits like one without a PriorityClass.",
+        "Have the class added to `spec.queueing.priorityClasses` of the FleetPolicy, or create the job again with "
+        "another one.",
         "PriorityClass gold does not count in the queue: the job waits as one that names none. To change that, add "
         "the class to spec.queueing.priorityClasses of FleetPolicy default, or delete the job and create it again "
         "with another class.",

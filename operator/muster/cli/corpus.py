@@ -53,6 +53,7 @@ OF_ANSWERS = frozenset(
         "DryRunUnsupported",
         "NamespaceTerminating",
         "PodSecurityViolation",
+        "PriorityClassMissing",
         "QuotaExceeded",
         "TemplateInvalid",
         "WebhookFailed",

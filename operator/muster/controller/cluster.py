@@ -35,7 +35,7 @@ from muster.fencing.ages import UnfencedAges
 from muster.fencing.lost_nodes import Heartbeat, counts_now, pods_proved_dead, sign_of_life
 from muster.kube import informer
 from muster.kube.client import Client
-from muster.kube.decode import NamespaceView, Undecodable, job_identity, object_key
+from muster.kube.decode import NamespaceView, PriorityClass, Undecodable, job_identity, object_key
 from muster.kube.informer import Informer
 from muster.kube.nodeleases import NodeLeases
 from muster.placement.reasons import NEVER_FITS
@@ -238,7 +238,7 @@ class Cluster:
         self.gangs.store.subscribe(self._gang_changed)
         self.policies.store.subscribe(self._policy_changed)
         self.namespaces.store.subscribe(self._namespace_changed)
-        self.priorities.store.subscribe(lambda _old, _new: self.mark_all_jobs())
+        self.priorities.store.subscribe(self._priority_class_changed)
         self.pods.store.subscribe(self._pod_changed)
         self.occupants.store.subscribe(self._occupant_changed)
         self.nodes.store.subscribe(self._node_changed)
@@ -867,6 +867,17 @@ class Cluster:
             self._reconsider(namespace)
         self.mark_all_jobs()
         self._bus.nodes_freed.publish()  # the queue's plan depends on the policy
+
+    def _priority_class_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
+        """Have every job decided about again, and the templates that name a class checked when it comes or goes."""
+        view = new or old
+        assert view is not None
+        for job in self.jobs.store.values() if old is None or new is None else ():
+            memory = self.memories.get(job_identity(job).uid)
+            names_it = isinstance(job, TrainingJob) and named_class(job) == view.name
+            if names_it and memory is not None and memory.template_verdict is not None:
+                memory.template_verdict = memory.template_verdict.outdated()
+        self.mark_all_jobs()
 
     def _namespace_changed(self, old: NamespaceView | None, new: NamespaceView | None) -> None:
         view = new or old

@@ -41,6 +41,7 @@ from muster.kube.errors import (
 from muster.lifecycle.pending import (
     INVALID_STEP_PATTERN,
     PASSING_REFUSALS,
+    PRIORITY_CLASS_MISSING,
     STEP_PATTERN_UNTRIED,
     TEMPLATE_RETRY_SECONDS,
 )
@@ -56,6 +57,7 @@ from muster.lifecycle.plan import (
     Plan,
 )
 from muster.pods.worker_pod import owner_reference
+from muster.queueing.preempting_classes import WITH_ANOTHER_CLASS
 from muster.status.template import AGAIN
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
@@ -445,6 +447,8 @@ class Performer:
 
     def _remember_refusal(self, memory: JobMemory, reason: str, message: str) -> None:
         memory.create_error = CreateError(reason, message)
+        if memory.template_verdict is not None:  # it takes no nodes for the same pods again before that is tried
+            memory.template_verdict = memory.template_verdict.outdated()
         if memory.create_not_before > self._clock():
             return
         memory.create_failures += 1
@@ -523,6 +527,9 @@ def refusal(error: ApiError) -> tuple[str, str]:
         return "PodSecurityViolation", f"{text}. Fix spec.template, delete the job and create it again."
     if error.refusal is Refusal.NAMESPACE_TERMINATING:
         return "NamespaceTerminating", text
+    if error.refusal is Refusal.PRIORITY_CLASS_MISSING:
+        create = "create the class (kubectl create priorityclass NAME --value=VALUE)"
+        return PRIORITY_CLASS_MISSING, f"{text}. It is tried again; {create}, or {WITH_ANOTHER_CLASS}."
     if isinstance(error, Invalid):
         return "TemplateInvalid", f"spec.template: {text}. {AGAIN}"
     return "CreationForbidden", text

@@ -38,12 +38,14 @@ from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
+from muster.lifecycle.pending import PRIORITY_CLASS_MISSING
 from muster.lifecycle.plan import Action, ApplySupport, CheckTemplate, CommitGang, CreatePod, Plan
 from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, has_begun, preemption_candidate, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
+from muster.queueing.preempting_classes import WITH_ANOTHER_CLASS
 from muster.queueing.preemption import Place, Victim
 from muster.queueing.waiting import WaitingJob
 from muster.record.preemptions import is_giving_way
@@ -63,7 +65,6 @@ MAX_LOOKS = 8  # a fleet that changes faster than it can be looked at is looked 
 # and a large one so long that deciding takes no more than this share of the time.
 SPACING_SECONDS = 0.02
 DECIDING_SHARE = 0.1
-_ANOTHER_CLASS = "delete the job and create it again with another class"
 REMEDY_OF_INVALID = (
     "Muster does nothing to the job, and its workers go on as they are. Run the version of Muster that knows the "
     "value, or delete the job and create it again."
@@ -424,30 +425,30 @@ class Reconciler:
         self._events.record(about, kind, announcement.reason, announcement.note)
 
     def _report_priority_class(self, job: TrainingJob, *, waits: bool) -> None:
-        """Report once, for as long as that is so, that a job's PriorityClass does not exist, or of a job that waits
-        that it counts for nothing, or preempts no job."""
+        """Report once, for as long as that is so, that the PriorityClass of a job with nodes does not exist, or that of
+        a job that waits counts for nothing, or preempts no job."""
         name, queueing = named_class(job), self._cluster.policy().queueing
         memory = self._cluster.memory(job.metadata.uid)
         preempts = {entry.name for entry in queueing.preemption.priority_classes}
         warning: Announcement | None = None
-        if not self._cluster.knows_priority_of(job):
-            effect = "waits with priority 0 and preempts none" if waits else "gives no nodes of its own to others"
+        if not waits and not self._cluster.knows_priority_of(job):
             text = (
-                f"PriorityClass {name} does not exist: the job {effect}, and its new pods will be refused. To change "
-                f"that, create the class (kubectl create priorityclass {name} --value=VALUE), or {_ANOTHER_CLASS}."
+                f"PriorityClass {name} does not exist: the job gives no nodes of its own to others, and its new pods "
+                f"will be refused. To change that, create the class (kubectl create priorityclass {name} "
+                f"--value=VALUE), or {WITH_ANOTHER_CLASS}."
             )
-            warning = Announcement("PriorityIgnored", text, warning=True)
+            warning = Announcement(PRIORITY_CLASS_MISSING, text, warning=True)
         elif waits and name and not queueing.counts(name):
             text = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
-                f"that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or {_ANOTHER_CLASS}."
+                f"that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or {WITH_ANOTHER_CLASS}."
             )
             warning = Announcement("PriorityIgnored", text, warning=True)
         elif waits and name in preempts and not queueing.may_preempt(name, job.metadata.namespace):
             text = (
                 f"PriorityClass {name} preempts no job for namespace {job.metadata.namespace}: it only orders the "
                 "queue. To change that, add the namespace to this class in spec.queueing.preemption.priorityClasses of "
-                f"FleetPolicy default, or {_ANOTHER_CLASS}."
+                f"FleetPolicy default, or {WITH_ANOTHER_CLASS}."
             )
             warning = Announcement("PreemptionNotAllowed", text, warning=True)
         if warning is not None and memory.reported_class != warning.note:

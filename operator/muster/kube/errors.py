@@ -29,6 +29,7 @@ class Refusal(StrEnum):
     QUOTA_UNKNOWN = "is forbidden: status unknown for quota"
     POD_SECURITY = "is forbidden: violates PodSecurity"
     NAMESPACE_TERMINATING = "because it is being terminated"
+    PRIORITY_CLASS_MISSING = "is forbidden: no PriorityClass with name"
 
 
 class NoCredentials(Exception):

@@ -30,10 +30,18 @@ PLACE_RETRY_SECONDS = 30.0
 PROOF_RETRY_SECONDS = 30.0
 HELD_RETRY_SECONDS = 5.0  # the jobs that come first announce nothing to those behind them
 TICK_SECONDS = 1.0
+PRIORITY_CLASS_MISSING = "PriorityClassMissing"
 INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternNotTested"
 # Refusals of worker 0 that say nothing against the template: they pass without a change of the job.
 PASSING_REFUSALS = frozenset(
-    {"QuotaExceeded", "NamespaceTerminating", "WebhookFailed", "DryRunUnsupported", STEP_PATTERN_UNTRIED}
+    {
+        "QuotaExceeded",
+        "NamespaceTerminating",
+        "WebhookFailed",
+        "DryRunUnsupported",
+        PRIORITY_CLASS_MISSING,
+        STEP_PATTERN_UNTRIED,
+    }
 )
 
 

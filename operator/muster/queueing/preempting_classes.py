@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from muster.api.fleetpolicy import PriorityPreemption
 
+WITH_ANOTHER_CLASS = "delete the job and create it again with another class"
+"""What the owner of a job can do, whose template never changes."""
 _TAKE_OUT = "take it out of the list (kubectl edit fleetpolicy default)"
 
 

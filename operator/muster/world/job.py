@@ -5,7 +5,7 @@ Tests: tests/unit/fencing/test_survivors.py.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -36,6 +36,7 @@ class TemplateVerdict:
     Attributes:
         requests: what the scheduler would reserve for the worker, with what the namespace's defaults have added.
         scheduler_for: the volume that only the cluster's scheduler can handle, for people; "" if there is none.
+        generation: of the job that was tried; 0: what is refused may have changed since, so it is to be tried again.
         retry_seconds: longest validity before the API server is asked again; 0: for good.
     """
 
@@ -46,6 +47,10 @@ class TemplateVerdict:
     requests: Mapping[str, int] = field(default_factory=dict)
     scheduler_for: str = ""
     retry_seconds: float = 0.0
+
+    def outdated(self) -> "TemplateVerdict":
+        """The same, to be asked again before the job gets nodes."""
+        return replace(self, generation=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Not
 from muster.kube.pipes import MAX_CONNECTIONS
 from muster.lifecycle.pending import TEMPLATE_RETRY_SECONDS
 from muster.lifecycle.plan import ApplySupport, CheckTemplate, CommitGang, CreatePod, DeletePod, Plan
-from muster.world.job import VerdictKind
+from muster.world.job import TemplateVerdict, VerdictKind
 from muster.world.names import pod_name
 from muster.world.quotas import QuotaView
 from muster.world.views import JOB_UID_LABEL, NodeView, PodView
@@ -182,6 +182,7 @@ async def test_creations_back_off_after_a_refusal_and_go_on_when_it_is_over(
 ) -> None:
     job = make.job()
     memory = scene.cluster.memory(job.metadata.uid)
+    memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, 1)
     scene.api.refuse["POST"] = QUOTA
     plan = Plan((support(), creation()))
     pauses = []
@@ -197,6 +198,7 @@ async def test_creations_back_off_after_a_refusal_and_go_on_when_it_is_over(
         clock.advance(0.2)
     assert pauses == pytest.approx([2.0, 4.0, 8.0, 16.0, 32.0, *[MAX_CREATE_BACK_OFF_SECONDS] * 2])
     assert [line["event"] for line in logged] == ["creation refused"], "one line while nothing changes"
+    assert memory.template_verdict.generation == 0, "it takes no nodes for such pods before they are tried"
     scene.api.refuse.clear()
     await carry_out(performer, job, plan)
     assert memory.create_error is None

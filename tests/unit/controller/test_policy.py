@@ -6,6 +6,7 @@ import pytest
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.kube.decode import PriorityClass, Undecodable
+from muster.world.job import TemplateVerdict, VerdictKind
 from muster.world.views import NodeView
 
 UNREADABLE = Undecodable("", "default", "p", 60, 2, "spec.topology: bad")
@@ -14,6 +15,11 @@ UNREADABLE = Undecodable("", "default", "p", 60, 2, "spec.topology: bad")
 def policy(version: int = 50, **spec: Any) -> FleetPolicy:
     meta = {"name": "default", "uid": "p", "resourceVersion": str(version)}
     return FleetPolicy.model_validate({"metadata": meta, "spec": spec})
+
+
+def naming(job: Any, priority_class: str) -> Any:
+    template = {"spec": {**job.spec.template["spec"], "priorityClassName": priority_class}}
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
 
 
 def test_what_the_policy_said_holds_while_it_cannot_be_read(scene: Any) -> None:
@@ -78,9 +84,7 @@ def test_only_classes_that_the_policy_lets_count_put_a_job_first(
         is_default = name in ("usual", "second-default")
         scene.cluster.priorities.store.assume(PriorityClass(name, value, is_default, 1))
     scene.cluster.policies.store.assume(policy(queueing={"priorityClasses": listed}))
-    job = make.job()
-    template = {"spec": {**job.spec.template["spec"], "priorityClassName": named}}
-    job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
+    job = naming(make.job(), named)
     assert scene.cluster.priority_of(job) == want
 
 
@@ -102,12 +106,22 @@ def test_which_class_preempts(
     classes = [{"name": name, "namespaces": namespaces} for name in listed]
     queueing = {"priorityClasses": counts, "preemption": {"priorityClasses": classes}}
     scene.cluster.policies.store.assume(policy(queueing=queueing))
-    job = make.job()
-    template = {"spec": {**job.spec.template["spec"], "priorityClassName": "urgent"}}
-    job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
+    job = naming(make.job(), "urgent")
     assert scene.cluster.preempts_by(job) == "", "a class that is gone preempts none"
     scene.cluster.priorities.store.assume(PriorityClass("urgent", 1000, False, 1, preempts))
     assert scene.cluster.preempts_by(job) == want
+
+
+def test_templates_that_name_a_class_are_tried_again_when_it_comes_or_goes(scene: Any, make: Any) -> None:
+    cluster, jobs = scene.cluster, [naming(make.job("a"), "top"), naming(make.job("b"), "other")]
+    events = (("ADDED", [0, 1]), ("MODIFIED", [1, 1]), ("DELETED", [0, 1]))
+    for version, (event_type, expected) in enumerate(events, 1):
+        memories = [cluster.memory(job.metadata.uid) for job in jobs]
+        for job, memory in zip(jobs, memories, strict=True):
+            cluster.jobs.store.assume(job)
+            memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, 1)
+        cluster.priorities.store.apply(event_type, PriorityClass("top", 9, False, version))
+        assert [memory.template_verdict.generation for memory in memories] == expected, event_type
 
 
 def test_a_namespace_that_is_not_listed_has_the_default_limit() -> None:

@@ -5,7 +5,7 @@ import functools
 
 from muster.kube import paths
 from stage.hand import job_manifest, patiently
-from stage.queueing import is_told, policy_event, waiting
+from stage.queueing import is_reason, is_told, policy_event, waiting
 from stage.scene import Scene
 
 
@@ -33,6 +33,30 @@ async def test_the_next_is_the_one_with_the_highest_priority_then_the_oldest(sce
     await patiently(
         lambda: scene.api.delete(paths.group("scheduling.k8s.io/v1", "priorityclasses", name=urgent)),
     )
+
+
+async def test_a_job_whose_class_is_deleted_waits_for_the_class_and_then_for_nodes(scene: Scene) -> None:
+    await scene.add_nodes(3, "n")
+    named = f"named-{scene.namespace}"
+    classes = paths.group("scheduling.k8s.io/v1", "priorityclasses")
+    body = {"metadata": {"name": named}, "value": 1000}
+    await patiently(lambda: scene.api.post(classes, body))
+    await scene.operators.start()
+    first = await scene.create_job("first", training={"last_step": 30})
+    await scene.training_at(1, first)
+    job = job_manifest("second", 2)
+    job["spec"]["template"]["spec"]["priorityClassName"] = named
+    training = scene.hand.train("second", nodes=2)
+    await scene.create(job)
+    await waiting(scene, "second")
+    await patiently(lambda: scene.api.delete(paths.group("scheduling.k8s.io/v1", "priorityclasses", name=named)))
+    missing = functools.partial(is_reason, scene, "second", "PriorityClassMissing")
+    await scene.eventually("the status says what is waited for", missing)
+    first.hold_at = 30
+    await scene.state("Succeeded", "first")
+    await patiently(lambda: scene.api.post(classes, body))
+    await scene.training_at(1, training)
+    await patiently(lambda: scene.api.delete(paths.group("scheduling.k8s.io/v1", "priorityclasses", name=named)))
 
 
 async def test_listed_classes_by_which_no_job_preempts_are_named(scene: Scene) -> None:
