@@ -85,9 +85,11 @@ class Lenders:
         lending = self._lending(job)
         if len(lending.lacking) == len(lending.offers):
             return None
-        avoid = {node: reserved_refusal(name) for name in lending.lacking for node in lending.offers[name].nodes}
-        needs = replace(job.request.needs, avoid={**job.request.needs.avoid, **avoid})
-        return replace(job.request, needs=needs)
+        avoid = dict(job.request.needs.avoid)
+        for name, offer in lending.offers.items():
+            if name in lending.lacking:
+                avoid |= dict.fromkeys(offer.nodes, reserved_refusal(name))
+        return replace(job.request, needs=replace(job.request.needs, avoid=avoid))
 
     def lend(self, job: WaitingJob, nodes: Collection[str], now: datetime) -> Backfill:
         """Lend these nodes to a job, which waits no longer, and return for how long."""
