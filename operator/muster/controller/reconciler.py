@@ -315,7 +315,7 @@ class Reconciler:
         answers = replace(
             world,
             queue_decision=self._queue.decision_of(uid),
-            start_estimate=self._queue.estimates.by_uid.get(uid),
+            start_estimate=self._queue.estimates.estimate_of(uid),
             preempted_by=self._preempted_by(job),
         )
         plan = self._plan(key, answers)

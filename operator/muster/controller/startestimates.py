@@ -6,10 +6,11 @@ long.
 Tests: tests/unit/controller/test_queue.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from muster.queueing.lending import LendingOffer, lending_offer
 from muster.queueing.preemption import Loan, Preemption
+from muster.queueing.starts import NOT_ESTIMATED
 from muster.world.fleet import Fleet
 from muster.world.queuedecision import StartEstimate
 
@@ -24,6 +25,7 @@ class StartEstimates:
 
     def __init__(self, fleet: Fleet, replan: Callable[[], None]) -> None:
         self.by_uid: Mapping[str, StartEstimate] = {}
+        self._withdrawn: Collection[str] = ()
         self.earlier: Mapping[str, Sequence[float]] = {}
         self._fleet = fleet
         self._replan = replan
@@ -31,12 +33,21 @@ class StartEstimates:
         self._is_outdated = False  # nodes, or places in the queue, have become free since: jobs may start sooner
         self._is_used = False  # a plan has gone by them
 
-    def set(self, estimates: Mapping[str, StartEstimate], loans: frozenset[Loan]) -> None:
-        """Set when the first jobs start, by uid, as it was estimated with these loans."""
-        self.by_uid, self._known_loans = estimates, loans
+    def set(
+        self, estimates: Mapping[str, StartEstimate], loans: frozenset[Loan], withdrawn: Collection[str] = ()
+    ) -> None:
+        """Set when the first jobs start, by uid, as it was estimated with these loans; and the uids of those that are
+        not among the first any more."""
+        self.by_uid, self._known_loans, self._withdrawn = estimates, loans, withdrawn
         if self._is_outdated:
             self._replan()
         self._is_outdated = self._is_used = False
+
+    def estimate_of(self, job_uid: str) -> StartEstimate | None:
+        """Return what the status of a job is to say; None: nothing new."""
+        if job_uid in self._withdrawn:
+            return StartEstimate(None, NOT_ESTIMATED)
+        return self.by_uid.get(job_uid)
 
     def outdate(self) -> None:
         """Note that jobs may start sooner than was estimated."""

@@ -6,7 +6,7 @@ shows the estimate, only where that has moved.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 
 import structlog
@@ -18,10 +18,10 @@ from muster.controller.queue import Queue
 from muster.controller.slices import in_slices
 from muster.queueing.ends import JobEnd, RemainingTime, end_of, history_steps, remaining_of
 from muster.queueing.preemption import Preemption
-from muster.queueing.starts import NOT_ESTIMATED, Ends, jobs_to_estimate, start_times
+from muster.queueing.starts import Ends, jobs_to_estimate, start_times
 from muster.queueing.waiting import WaitingJob
 from muster.status.start_estimate import is_news, shows_time
-from muster.world.queuedecision import NotPlaced, Placed, StartEstimate
+from muster.world.queuedecision import NotPlaced, Placed
 
 ESTIMATE_SECONDS = 30.0
 # The jobs that have ended are looked through this often at most: there may be thousands.
@@ -76,21 +76,18 @@ class StartTimes:
         preemption = self._queue.candidates.for_plan(self._queue.charges.charged())
         ends = Ends(lambda holder: self._end_of(holder, preemption, now), lambda uid: self._remaining_of(uid, now))
         estimates = await in_slices(start_times(self._cluster.fleet, first, ends, preemption, now), self._clock)
-        estimates |= self._withdrawn(queue, {job.job_uid for job, _ in first})
-        self._estimates.set(estimates, preemption.loans)
-        for uid, estimate in estimates.items():
-            job = self._cluster.job_by_uid(uid)
-            if isinstance(job, TrainingJob) and is_news(job, estimate, now):
+        withdrawn = self._withdrawn(queue, {job.job_uid for job, _ in first})
+        self._estimates.set(estimates, preemption.loans, withdrawn)
+        for uid in (*estimates, *withdrawn):
+            job, estimate = self._cluster.job_by_uid(uid), self._estimates.estimate_of(uid)
+            if isinstance(job, TrainingJob) and estimate is not None and is_news(job, estimate, now):
                 self._bus.job_changed.publish((job.metadata.namespace, job.metadata.name))
 
-    def _withdrawn(
-        self, queue: Iterable[tuple[WaitingJob, Placed | NotPlaced]], first: Collection[str]
-    ) -> Mapping[str, StartEstimate]:
-        """Return an estimate without a time for the jobs behind the first ones whose status still has a time."""
+    def _withdrawn(self, queue: Iterable[tuple[WaitingJob, Placed | NotPlaced]], first: Collection[str]) -> set[str]:
+        """Return the uids of the jobs behind the first ones whose status still has a time."""
         others = (job.job_uid for job, _ in queue if job.job_uid not in first and not job.replacement)
         jobs = ((uid, self._cluster.job_by_uid(uid)) for uid in others)
-        shown = (uid for uid, job in jobs if isinstance(job, TrainingJob) and shows_time(job))
-        return dict.fromkeys(shown, StartEstimate(None, NOT_ESTIMATED))
+        return {uid for uid, job in jobs if isinstance(job, TrainingJob) and shows_time(job)}
 
     def _end_of(self, holder: str, preemption: Preemption, now: datetime) -> JobEnd:
         job = self._cluster.job_by_uid(holder)

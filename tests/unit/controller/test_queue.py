@@ -245,6 +245,19 @@ async def test_no_job_passes_by_an_estimate_that_is_older_than_what_has_become_f
     await until(lambda: isinstance(keeper.answer("small"), Placed))
 
 
+async def test_jobs_pass_by_the_estimates_after_one_behind_these_has_left(keeper: Keeper) -> None:
+    keeper.fleet.occupy("gang", "other", frozenset({"n0"}))
+    for name in ("big", "behind"):
+        keeper.put(name, 3)
+    late = StartEstimate(datetime.now(UTC) + timedelta(hours=2), "")
+    keeper.queue.estimates.set({"big": late}, frozenset(), {"behind"})
+    await until(lambda: keeper.queue.decision_of("behind"))
+    keeper.queue.set_waiting(("ns", "behind"), "behind", None)
+    keeper.queue.set_waiting(("ns", "small"), "small", waiting("small", 1, 1, expected_seconds=60.0))
+    await until(lambda: keeper.queue.decision_of("small"))
+    assert isinstance(keeper.answer("small"), Placed)
+
+
 @pytest.mark.parametrize("begins", [True, False])
 async def test_who_preempts_and_goes_away_before_it_begins_pays(keeper: Keeper, begins: bool) -> None:
     key = ("ns", "urgent")

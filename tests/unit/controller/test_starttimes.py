@@ -52,7 +52,7 @@ class Keeper:
         return uid
 
     def said(self, uid: str) -> tuple[float | None, str] | None:
-        found = self.queue.estimates.by_uid.get(uid)
+        found = self.queue.estimates.estimate_of(uid)
         if found is None:
             return None
         return None if found.time is None else (found.time - NOW).total_seconds(), found.reason
