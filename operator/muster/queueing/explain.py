@@ -105,7 +105,7 @@ def _hints(job: TrainingJob, decision: QueueDecision, answer: NotPlaced) -> Iter
             f"the first of them until {decision.preempts_from:%Y-%m-%d %H:%M} UTC"
         )
     if decision.too_many_before:
-        yield "it preempts no job yet: too many jobs before it do, or have nodes reserved (docs/queueing.md)"
+        yield "it preempts no job yet: too many jobs before it do, or lack nodes (docs/queueing.md)"
     if decision.queued > 1:
         yield f"number {decision.position} of {decision.queued} in the queue"
     if isinstance(answer, Behind) and not answer.is_replacement and decision.no_backfill_until is None:

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import PriorityPreemption
@@ -163,20 +164,20 @@ _Rank = tuple[bool, Place]
 
 
 @dataclass(slots=True)
-class _InOrder:
+class _BorrowersByRank:
     """The borrowers in the order of the queue, so that those that give way to a job are the last ones.
 
     Attributes:
         uids: of those with a place in the queue, and behind them those without.
         ranks: of those with a place.
-        lent: the uids of those that keep their nodes for now, from jobs that preempt none.
+        keeping: the uids of those that keep their nodes for now, from jobs that preempt none.
         start: where the uids of `last` begin.
         last: those that were asked for last: the next job in the queue has mostly the same.
     """
 
     uids: Sequence[str]
     ranks: Sequence[_Rank]
-    lent: frozenset[str]
+    keeping: frozenset[str]
     start: int = 0
     last: frozenset[str] = frozenset()
 
@@ -204,7 +205,8 @@ class Preemption:
     now: datetime = datetime.min.replace(tzinfo=UTC)
     charged: Charged = field(default_factory=Charged)
     preempted_by: dict[str, Preemptors] = field(default_factory=dict)
-    _in_order: _InOrder | None = field(default=None, init=False, repr=False, compare=False)
+    _by_rank: _BorrowersByRank | None = field(default=None, init=False, repr=False, compare=False)
+    _lowest: Victim | None = field(default=None, init=False, repr=False, compare=False)  # of the victims
 
     @property
     def loans(self) -> frozenset[Loan]:
@@ -216,8 +218,10 @@ class Preemption:
         owing = self.owing(job)
         if job.replacement:
             return owing
-        lent = self._borrowers_in_order().lent
-        return owing - lent if not job.preempts_by else owing - {uid for uid in owing & lent if self.keeps(uid, job)}
+        keeping = self._ranked().keeping
+        if job.preempts_by:
+            keeping = frozenset(uid for uid in owing & keeping if self.keeps(uid, job))
+        return owing - keeping
 
     def owing(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that may give way to a waiting job, now or later: jobs without a place of their own, and
@@ -228,23 +232,23 @@ class Preemption:
         """
         if job.preemptible:
             return frozenset()
-        line = self._borrowers_in_order()
+        ranked = self._ranked()
         if job.replacement and job.job_uid not in self.borrowers:
-            return line.behind(0)
-        return line.behind(bisect_right(line.ranks, self._rank(job.namespace, job.job_uid, place_of(job))))
+            return ranked.behind(0)
+        return ranked.behind(bisect_right(ranked.ranks, self._rank(job.namespace, job.job_uid, place_of(job))))
 
-    def _borrowers_in_order(self) -> _InOrder:
-        if self._in_order is None:
+    def _ranked(self) -> _BorrowersByRank:
+        if self._by_rank is None:
             ranks = {
                 uid: self._rank(holder.name.partition("/")[0], uid, holder.place)
                 for uid, holder in self.borrowers.items()
                 if holder.place is not None
             }
             placed = sorted(ranks, key=ranks.__getitem__)
-            lent = frozenset(uid for uid in placed if self._is_lent(self.borrowers[uid]))
+            keeping = frozenset(uid for uid in placed if self._is_lent(self.borrowers[uid]))
             others = [uid for uid in self.borrowers if uid not in ranks]
-            self._in_order = _InOrder([*placed, *others], [ranks[uid] for uid in placed], lent)
-        return self._in_order
+            self._by_rank = _BorrowersByRank([*placed, *others], [ranks[uid] for uid in placed], keeping)
+        return self._by_rank
 
     def _rank(self, namespace: str, uid: str, place: Place) -> _Rank:
         return self.charged.stands_behind(namespace, uid), place
@@ -254,7 +258,7 @@ class Preemption:
         owing = self.owing(job).intersection(holders)
         return max((self.kept_until(uid) for uid in owing if self.keeps(uid, job)), default=None)
 
-    def in_order(self, uids: Iterable[str]) -> list[str]:
+    def newest_first(self, uids: Iterable[str]) -> list[str]:
         """Such jobs in the order in which they give way, if none leaves already: those first that have run least."""
         return sorted(uids, key=lambda uid: (self.borrowers[uid].since, uid), reverse=True)
 
@@ -286,6 +290,12 @@ class Preemption:
     def preempts_from(self, job: WaitingJob) -> datetime | None:
         """From when on a waiting job may preempt one more job than now; None: it may preempt all that it outranks."""
         return min((self.victims[uid].exempt_until for uid in self.exempt(job)), default=None)
+
+    def outranks_any(self, job: WaitingJob) -> bool:
+        """Whether a waiting job may preempt one of them, now or later."""
+        if self._lowest is None:
+            self._lowest = min(self.victims.values(), key=attrgetter("priority"), default=None)
+        return self._lowest is not None and self._lowest.is_outranked_by(job)
 
     def outranked(self, job: WaitingJob) -> frozenset[str]:
         """The uids of those that a waiting job may preempt, now or later."""

@@ -27,15 +27,10 @@ class PreemptionChoice(NamedTuple):
 
 
 class PreemptionSearch:
-    """Finds choices for the jobs of one plan, one job after the other.
-
-    Attributes:
-        blocked: the jobs before in the queue for which too few nodes are free, in their order.
-    """
+    """Finds choices for the jobs of one plan, one job after the other."""
 
     def __init__(self, fleet: Fleet, space: Space, unreserved: Space, preemption: Preemption) -> None:
         """`space` has the free nodes that are not reserved, `unreserved` those that are as well."""
-        self.blocked: list[WaitingJob] = []
         self._fleet = fleet
         self._space = space
         self._unreserved = unreserved
@@ -43,7 +38,7 @@ class PreemptionSearch:
         self._all_reserved: set[str] = set()  # of the jobs that may give way, those known to have no other nodes
 
     def best(
-        self, job: WaitingJob, lent: Sequence[str], victims: Sequence[str]
+        self, job: WaitingJob, blocked: Sequence[WaitingJob], lent: Sequence[str], victims: Sequence[str]
     ) -> Generator[None, None, PreemptionChoice | None]:
         """Return nodes for a job if others give way; None: they would not help.
 
@@ -51,6 +46,7 @@ class PreemptionSearch:
 
         Args:
             job: the job.
+            blocked: the jobs before it in the queue for which too few nodes are free, in their order.
             lent: the uids of those that hold nodes which are not their own, in the order in which they give way.
             victims: of those that it outranks, likewise.
         """
@@ -62,7 +58,7 @@ class PreemptionSearch:
             if choice is None or choice.giving.isdisjoint(victims):
                 return choice
             choice = (yield from self._cheaper(job, candidates, preemption.toll(choice.giving))) or choice
-            if not (yield from self._goes_to_others(choice)):
+            if not (yield from self._goes_to_others(choice, blocked)):
                 return choice
             candidates = [uid for uid in candidates if uid not in choice.giving or uid in preemption.borrowers]
         return None
@@ -73,10 +69,10 @@ class PreemptionSearch:
         self._all_reserved.update(uid for uid in others if self._space.all_reserved(self._fleet.nodes_of(uid)))
         return [uid for uid in others if uid not in self._all_reserved]
 
-    def _goes_to_others(self, choice: PreemptionChoice) -> Generator[None, None, bool]:
+    def _goes_to_others(self, choice: PreemptionChoice, blocked: Iterable[WaitingJob]) -> Generator[None, None, bool]:
         """Return whether jobs before in the queue, which have too few nodes, would have nodes of this choice."""
         space = self._unreserved.copied()
-        for job in self.blocked:
+        for job in blocked:
             yield
             given_back = self._preemption.owing_now(job) | choice.giving
             if (yield from space.find(replace(job.request, given_back=given_back))) is not None:

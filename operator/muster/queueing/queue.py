@@ -54,8 +54,8 @@ from muster.world.queuedecision import LentNodes, NotPlaced, Placed, QueueDecisi
 
 INTERNAL_ERROR = "InternalError"
 MAX_PREEMPTORS = 8
-"""For so many jobs of a queue, the first ones that may preempt by their priority, it is tried. As many may reserve
-nodes before them."""
+"""For so many jobs of a queue, the first ones that may preempt by their priority, it is tried. As many that lack nodes
+may stand before them."""
 _NONE_CHARGED = Charged()
 _Answer = TypeVar("_Answer")
 # Waiting does not help these: they block no other job.
@@ -173,9 +173,8 @@ def plan_steps(
     for job in sorted(planner.may_pass, key=functools.partial(_length_per_wait, now=preemption.now)):
         passing = yield from _guarded(planner.pass_others(job))
         if passing is not None:
-            without = decisions[job.job_uid]
-            besides = replace(without, reserved=0, lent=None, preempts_from=None, too_many_before=False)
-            yield job.job_uid, replace(besides, answer=passing)
+            first = decisions[job.job_uid]
+            yield job.job_uid, QueueDecision(first.position, first.queued, passing, first.payer)
 
 
 def _length_per_wait(job: WaitingJob, now: datetime) -> float:
@@ -200,7 +199,7 @@ class _Besides:
         reserved: how many free nodes are reserved for it.
         lent: what is lent of the other nodes that are reserved for it.
         preempts_from: from when on it may preempt more jobs than now.
-        too_many_before: whether it preempts none since too many jobs before it do, or have nodes reserved.
+        too_many_before: whether it preempts none since too many jobs before it do, or lack nodes.
     """
 
     reserved: int = 0
@@ -228,6 +227,7 @@ class _Planner:
         self._closed = rules.closed
         self._preemption = preemption
         self._preemptors = 0
+        self._blocked: list[WaitingJob] = []  # those with too few nodes, in their order
         self.may_pass: list[WaitingJob] = []
         self._lenders = Lenders(offers)
         self._fleet = fleet
@@ -318,7 +318,7 @@ class _Planner:
         if over_quota is not None:
             return over_quota
         self._limits.reserve(job)
-        self._search.blocked.append(job)
+        self._blocked.append(job)
         self._space.reserve_nodes(kept, reserved_refusal(job.name))
         self._lenders.add(job, self._note_reserved(job, kept))
         yield
@@ -345,10 +345,14 @@ class _Planner:
         preemption, nodes_of = self._preemption, self._fleet.nodes_of
         owing = preemption.owing_now(job)
         yield
-        lent = preemption.in_order(self._search.not_all_reserved(owing))
+        lent = preemption.newest_first(self._search.not_all_reserved(owing))
         yield
-        choice = yield from self._search.best(job, lent, self._victims(job))
+        may_preempt = self._counts_as_preemptor(job)
+        victims = preemption.victims_of(job, self._without_room) if may_preempt else []
+        yield
+        choice = yield from self._search.best(job, self._blocked, lent, victims)
         if choice is None:
+            self._note_no_victims(job, may_preempt=may_preempt)
             return (yield from self._answer_without(job, lent)) or answer
         yield
         chosen, giving = choice
@@ -358,7 +362,6 @@ class _Planner:
         if over_quota is not None:
             return over_quota
         self._promise(job, chosen)
-        self.of_last.preempts_from, self.of_last.too_many_before = None, False
         self._note_reserved(job, chosen)
         holders = {uid: preemption.holder(uid) for uid in giving}
         chosen_nodes = frozenset(chosen)
@@ -379,16 +382,21 @@ class _Planner:
         answer = yield from self._space.solve(replace(job.request, given_back=frozenset(lent)))
         return answer if isinstance(answer, NotPlaced) else None
 
-    def _victims(self, job: WaitingJob) -> list[str]:
-        """Return the jobs of lower priority whose nodes a job may take: for the first MAX_PREEMPTORS jobs only."""
-        if not job.preempts_by or not self._preemption.victims:
-            return []
-        if self._preemptors >= MAX_PREEMPTORS or len(self._search.blocked) > MAX_PREEMPTORS:
-            self.of_last.too_many_before = bool(self._preemption.outranked(job))
-            return []
+    def _counts_as_preemptor(self, job: WaitingJob) -> bool:
+        """Return whether a job, among the first MAX_PREEMPTORS, may take the nodes of jobs of lower priority."""
+        if not self._preemption.outranks_any(job):
+            return False
+        if self._preemptors >= MAX_PREEMPTORS or len(self._blocked) > MAX_PREEMPTORS:
+            return False
         self._preemptors += 1
-        self.of_last.preempts_from = self._preemption.preempts_from(job)
-        return self._preemption.victims_of(job, self._without_room)
+        return True
+
+    def _note_no_victims(self, job: WaitingJob, *, may_preempt: bool) -> None:
+        """Note why a job that outranks others preempts none of them now."""
+        if may_preempt:
+            self.of_last.preempts_from = self._preemption.preempts_from(job)
+        else:
+            self.of_last.too_many_before = self._preemption.outranks_any(job)
 
     def _behind(self, job: WaitingJob, answer: NotPlaced) -> Generator[None, None, Behind | None]:
         """Return the answer of a job that would have its nodes if none were reserved; None for any other job."""

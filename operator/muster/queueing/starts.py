@@ -292,8 +292,8 @@ class _Walk:
         preemption = self._preemption
         owing, outranked, exempt = preemption.owing(job), preemption.outranked(job), preemption.exempt(job)
         passed = frozenset(uid for uid in owing if preemption.borrowers[uid].place is not None)
-        lent = frozenset(uid for uid in passed if preemption.keeps(uid, job))
-        later = (lent | exempt) - self._leaving
+        keeping = frozenset(uid for uid in passed if preemption.keeps(uid, job))
+        later = (keeping | exempt) - self._leaving
         now = (passed | outranked) - later - self._leaving
         return _Owing((owing - passed) | self._leaving | {job.job_uid}, now, later)
 

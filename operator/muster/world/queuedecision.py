@@ -228,7 +228,7 @@ class QueueDecision:
             that keeps it from none.
         lent: nodes reserved for it that others keep for a while; None: there are none.
         preempts_from: from when on it may preempt one more of the jobs that it outranks; None: no time limits that.
-        too_many_before: whether it preempts none yet, since too many jobs before it do, or have nodes reserved.
+        too_many_before: whether it preempts none yet, since too many jobs before it do, or lack nodes.
     """
 
     position: int

@@ -347,8 +347,8 @@ def test_everything_stays_within_the_bounds_of_the_fields() -> None:
         ),
         pytest.param(
             QueueDecision(9, 9, lacking(None), too_many_before=True),
-            "needs nodes: there are too few; it preempts no job yet: too many jobs before it do, or have nodes "
-            "reserved (docs/queueing.md); number 9 of 9 in the queue",
+            "needs nodes: there are too few; it preempts no job yet: too many jobs before it do, or lack nodes "
+            "(docs/queueing.md); number 9 of 9 in the queue",
             id="too many preempt before it",
         ),
         pytest.param(

@@ -582,6 +582,31 @@ def test_victims_are_sought_for_the_first_jobs_only() -> None:
     assert later == {f"uid-of-u{number}" for number in range(MAX_PREEMPTORS, len(names))}
 
 
+@pytest.mark.parametrize(
+    ("job", "answer", "expected"),
+    [
+        pytest.param(urgent("ninth", 2, seconds=9), "BehindInQueue", True, id="it is told"),
+        pytest.param(urgent("ninth", 2, priority=0, seconds=9), "BehindInQueue", False, id="not if it outranks none"),
+        pytest.param(urgent("ninth", 1, seconds=9), "WaitingForPreemption", False, id="nor if lent nodes are enough"),
+        pytest.param(lasts(urgent("ninth", 2, seconds=9), HOUR), 2, False, id="nor if it passes"),
+    ],
+)
+def test_who_comes_after_the_first_eight_is_told_so(job: WaitingJob, answer: int | str, expected: bool) -> None:
+    racks = {f"r{number}": name for number, name in enumerate("acdefghi")}
+    fleet = " ".join(f"b1/{rack}:{name * 3}" for rack, name in racks.items()) + " b1/free:..xx b1/lent:p"
+    victims = {name: victim(name, 3) for name in racks.values()}
+    preemption = Preemption(running("p").borrowers, victims, now=NOW)
+    first = [urgent(f"u{number}", 3, required="rack") for number in range(len(racks))]
+    big = wants("big", 4, priority=20, required="rack")  # has the free nodes reserved
+    offers = {big.job_uid: LendingOffer(HOUR, HOUR)}
+    steps = plan_steps(fleet_of(fleet), [big, *first, job], preemption=preemption, offers=offers)
+    decisions = dict(filter(None, steps))
+    assert {decisions[it.job_uid].answer.reason for it in first} == {"WaitingForPreemption"}
+    of_it = decisions[job.job_uid]
+    assert told({"ninth": of_it.answer}) == {"ninth": answer}
+    assert of_it.too_many_before is expected
+
+
 def test_who_is_preempted_knows_by_which_class() -> None:
     preemption = outranked("b1/r1:aa")
     leaves_for("b1/r1:aa", preemption, urgent("u", 2))
