@@ -23,7 +23,14 @@ from muster.lifecycle.plan import Plan
 from muster.record import incidents, members
 from muster.record.attempts import NextAttempt, next_attempt, without_nodes
 from muster.record.evacuation import LEAVE_WITHDRAWN, with_evacuation_begun, with_late_answer, without_evacuation
-from muster.record.preemptions import PREEMPTED, after_preemption, gives_way_text, with_withdrawn_preemption
+from muster.record.preemptions import (
+    PREEMPTED,
+    after_preemption,
+    gives_way_text,
+    was_estimate_short,
+    with_short_estimate,
+    with_withdrawn_preemption,
+)
 from muster.recovery.words import on_nodes
 from muster.status.report import Announcement
 from muster.world.job import JobWorld
@@ -64,6 +71,8 @@ def _plan_move(world: JobWorld, spec: GangSpec, step: MoveMembers) -> Plan:
 def _plan_begin(world: JobWorld, spec: GangSpec, step: BeginEvacuation) -> Plan:
     reason_text = _reason_text(world, spec, step.reason, step.why)
     evacuating_record = with_evacuation_begun(world, spec, step.reason, sorted(step.why), step.saves_until)
+    if step.reason == PREEMPTED:
+        evacuating_record = with_short_estimate(evacuating_record)
     limit = (evacuating_record.evacuation.deadline - world.now).total_seconds() if evacuating_record.evacuation else 0.0
     note = f"{reason_text}. The job stops after its next complete checkpoint, at the latest in {limit:.0f} s."
     if unsaved := resume.saves_unseen(world.job):
@@ -86,7 +95,7 @@ def _plan_end(world: JobWorld, spec: GangSpec, step: EndEvacuation) -> Plan:
         reason_text = _reason_text(world, spec, PREEMPTED, step.why)
         note = f"stopped {after}: {reason_text}; the job waits for nodes in the queue"
         left = after_preemption(world, spec, answered=is_saved or leavers.follow(world, spec))
-        if left.short_estimates != spec.short_estimates:
+        if was_estimate_short(spec):
             closes = f"close backfill to namespace {world.job.metadata.namespace}"
             note += f". Its estimate was too short: {MAX_SHORT_ESTIMATES} within a day {closes}"
         return commit(world, left, Announcement("Preempted", note, warning=not is_saved))

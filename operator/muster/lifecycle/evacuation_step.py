@@ -18,11 +18,12 @@ from muster.api.gang import Evacuation, GangSpec
 from muster.api.nodehealth import Evacuate, ExclusionCause
 from muster.checkpoints import resume
 from muster.lifecycle import leavers, placing
+from muster.queueing.preemption import exempt_until
 from muster.record import incidents
 from muster.record.attempts import SUSPENDED
 from muster.record.evacuation import LEAVE_WITHDRAWN, for_reason, new_checkpoint
 from muster.record.loans import holds_lent_nodes
-from muster.record.preemptions import PREEMPTED
+from muster.record.preemptions import PREEMPTED, is_giving_way, of_last_day
 from muster.world.fleet import Exclusion, Removal
 from muster.world.job import JobWorld
 
@@ -191,9 +192,18 @@ def is_preempted(world: JobWorld, spec: GangSpec) -> bool:
     """Whether the job has to give its nodes to another one; what is on record counts until a plan says it."""
     if world.preempted_by is None:
         return spec.evacuation is not None and spec.evacuation.reason == PREEMPTED
-    # A plan may be older than the end of the loan.
-    is_lent = holds_lent_nodes(world.job, spec)
-    return any(is_lent or preemptor.priority_class for preemptor in world.preempted_by)
+    # A plan may be older than the end of the loan, or than a request that was withdrawn.
+    if holds_lent_nodes(world.job, spec):
+        return bool(world.preempted_by)
+    is_exempt = not is_giving_way(spec) and world.now < exempt_from_preemption_until(world, spec)
+    return not is_exempt and any(preemptor.priority_class for preemptor in world.preempted_by)
+
+
+def exempt_from_preemption_until(world: JobWorld, record: GangSpec) -> datetime:
+    """Return until when priority does not take the nodes of a gang."""
+    preempted = [preemption.time for preemption in of_last_day(record.preemptions, world.now)]
+    policy = world.fleet.policy.queueing.preemption
+    return exempt_until(policy, record.placed_time or record.time, preempted, world.now)
 
 
 def step_of_leavers(world: JobWorld, spec: GangSpec) -> EvacuationStep | NothingDue | None:

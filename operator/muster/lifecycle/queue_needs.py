@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from muster.api.gang import GangSpec
 from muster.checkpoints import resume
 from muster.lifecycle import placing
+from muster.lifecycle.evacuation_step import exempt_from_preemption_until
 from muster.lifecycle.pending import obstacle_of
 from muster.placement.request import Request
 from muster.queueing.ends import remaining_of
-from muster.queueing.preemption import Borrower, Place, PreemptionCandidate, Victim, exempt_until, is_lent
+from muster.queueing.preemption import Borrower, Place, PreemptionCandidate, Victim, is_lent
 from muster.record.attempts import was_never_assembled
 from muster.record.exclusions import with_firm_exclusions
 from muster.record.loans import holds_lent_nodes
-from muster.record.preemptions import is_giving_way, of_last_day
+from muster.record.preemptions import is_giving_way
 from muster.world.job import JobWorld
 
 # Pods have their grace, which is 30 s as a rule, and are seen to have ended a little later.
@@ -134,14 +135,12 @@ def _borrower(world: JobWorld, record: GangSpec, place: Place) -> Borrower:
 def _victim(world: JobWorld, record: GangSpec, place: Place) -> Victim:
     negative_priority, _, name = place
     checkpoint, last = world.job.status.checkpoint, record.preemptions[-1:]
-    policy = world.fleet.policy.queueing.preemption
-    preempted = [preemption.time for preemption in of_last_day(record.preemptions, world.now)]
     return Victim(
         name=name,
         priority=-negative_priority,
         nodes=len(record.members),
-        placed=world.by_server(_placed(record)),
-        exempt_until=world.by_server(exempt_until(policy, _placed(record), preempted, world.now)),
+        placed=world.by_server(record.placed_time or record.time),
+        exempt_until=world.by_server(exempt_from_preemption_until(world, record)),
         saved=checkpoint.time if checkpoint is not None else None,
         leaves=is_giving_way(record),
         answered=all(preemption.answered for preemption in last),
@@ -151,10 +150,6 @@ def _victim(world: JobWorld, record: GangSpec, place: Place) -> Victim:
 
 def _old_nodes(world: JobWorld, record: GangSpec) -> frozenset[str]:
     return frozenset(world.fleet.nodes_of(world.uid)) - {member.node for member in record.members}
-
-
-def _placed(record: GangSpec) -> datetime:
-    return record.placed_time or record.time
 
 
 def request_of(world: JobWorld) -> Request | None:

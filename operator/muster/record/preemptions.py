@@ -24,8 +24,7 @@ def after_preemption(world: JobWorld, record: GangSpec, *, answered: bool) -> Ga
         record: of the gang.
         answered: whether it did as it was asked.
     """
-    left = without_nodes(world, _with_preemption(world, record, answered=answered), PREEMPTED)
-    return left.model_copy(update={"short_estimates": _short_estimates(record)})
+    return without_nodes(world, _with_preemption(world, record, answered=answered), PREEMPTED)
 
 
 def with_withdrawn_preemption(world: JobWorld, record: GangSpec) -> GangSpec:
@@ -46,12 +45,20 @@ def of_last_day(preemptions: Sequence[GangPreemption], now: datetime) -> list[Ga
     return [preemption for preemption in preemptions if abs(now - preemption.time) < timedelta(days=1)]
 
 
-def _short_estimates(record: GangSpec) -> list[datetime]:
-    """Return when estimates of the job were too short, once it has left."""
+def with_short_estimate(record: GangSpec) -> GangSpec:
+    """Return the record of a gang that was just asked to leave for another job: whether its estimate was too short is
+    on record from now on, also if it is suspended or the request is withdrawn."""
     evacuation, until = record.evacuation, record.backfill_until
-    if evacuation is None or until is None or evacuation.since <= until:
-        return record.short_estimates
-    return [*record.short_estimates, evacuation.since][-MAX_SHORT_ESTIMATES:]
+    if evacuation is None or until is None or evacuation.since <= until or was_estimate_short(record):
+        return record
+    short = [*record.short_estimates, evacuation.since][-MAX_SHORT_ESTIMATES:]
+    return record.model_copy(update={"short_estimates": short})
+
+
+def was_estimate_short(record: GangSpec) -> bool:
+    """Whether the estimate by which the gang got its nodes was over when it was asked to leave."""
+    until = record.backfill_until
+    return until is not None and any(time > until for time in record.short_estimates)
 
 
 def is_giving_way(record: GangSpec) -> bool:

@@ -280,6 +280,16 @@ def test_a_suspension_makes_no_lent_nodes_its_own(training: Jobs) -> None:
     assert not job.has_ended("small")
 
 
+def test_who_is_suspended_when_asked_to_leave_has_had_a_short_estimate(training: Jobs) -> None:
+    job = a_queue(training, script=steps(400, every=50, answers=OnRequest.ENDS_WELL), **expects(60))
+    job.until(lambda: job.has_ended(JOB))
+    job.until(lambda: record_of(job, "small")["spec"]["evacuation"] is not None, 100.0)
+    job.edit("small", {"suspend": True})
+    job.until(lambda: job.has_ended("big"), 100.0)
+    assert job.state_of("small") == "Suspended"
+    assert len(record_of(job, "small")["spec"]["shortEstimates"]) == 1
+
+
 def test_after_three_short_estimates_a_namespace_passes_no_more(training: Jobs) -> None:
     job = a_queue(training)
     times = [rfc3339(job.record.time + timedelta(seconds=number)) for number in range(3)]

@@ -12,6 +12,8 @@ from muster.record.preemptions import (
     gives_way_text,
     is_giving_way,
     of_last_day,
+    was_estimate_short,
+    with_short_estimate,
     with_withdrawn_preemption,
 )
 from muster.world.queuedecision import Preemptor
@@ -30,6 +32,13 @@ def left(seconds: float = 100.0, answered: bool = True, **gang: Any) -> GangSpec
     world = Scene(a_job(), seconds=seconds).fleet().gang(**({"evacuation": LEAVES} | gang)).world()
     assert world.gang is not None
     return after_preemption(world, world.gang.spec, answered=answered)
+
+
+def asked(**gang: Any) -> GangSpec:
+    """The record of a gang on lent nodes that is asked to leave."""
+    record = Scene(a_job()).fleet().gang(evacuation=LEAVES, backfilled=True, **gang).record
+    assert record is not None
+    return with_short_estimate(record)
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -66,12 +75,14 @@ def test_a_request_that_is_withdrawn_counts_too(evacuation: Evacuation | None, b
 
 @pytest.mark.parametrize(("until", "short"), [(59, [at(60)]), (60, []), (None, [])])
 def test_an_estimate_was_too_short_where_it_was_over_at_the_request(until: float | None, short: list[Any]) -> None:
-    record = left(backfilled=True, backfill_until=None if until is None else at(until))
+    record = asked(backfill_until=None if until is None else at(until))
     assert record.short_estimates == short
+    assert was_estimate_short(record) == bool(short)
+    assert with_short_estimate(record) == record, "once for each loan, however often it is asked"
 
 
 def test_the_newest_three_short_estimates_are_kept() -> None:
-    record = left(backfilled=True, backfill_until=at(59), short_estimates=[at(1), at(2), at(3)])
+    record = asked(backfill_until=at(59), short_estimates=[at(1), at(2), at(3)])
     assert record.short_estimates == [at(2), at(3), at(60)]
 
 
