@@ -102,6 +102,7 @@ class ApiServer:
         encode: writes an object down.
         silent: resources of which watches fall silent, after what they have to show at once; "" stands for any.
         concerns: whether what stands beside it (kubelets, schedulers, checks) looks at an object; clients see all.
+        admission_lag_seconds: how late the checks of a new object see what it names.
         documents: what is answered at paths that speak of no objects, e.g. the keys of tokens.
     """
 
@@ -110,6 +111,7 @@ class ApiServer:
         self.silent: set[str] = set()
         self.encode: Callable[[Object], bytes] = msgspec.json.encode
         self.concerns: Callable[[Object], bool] = lambda _: True
+        self.admission_lag_seconds = 0.0
         self.documents: dict[str, bytes] = {}
         self._agenda = agenda
         self.clock = clock
@@ -190,8 +192,11 @@ class ApiServer:
         Raises:
             Forbidden: there is no such class.
         """
-        name = pod["spec"].get("priorityClassName")
-        if name and ("", name) not in self._objects.get("priorityclasses", {}):
+        name, (classes, _) = (
+            pod["spec"].get("priorityClassName"),
+            self._as_of("priorityclasses", self._agenda.now - self.admission_lag_seconds),
+        )
+        if name and ("", name) not in classes:
             text = f'pods "{pod["metadata"]["name"]}" is forbidden: no PriorityClass with name {name} was found'
             raise Forbidden(403, "Forbidden", text)
 

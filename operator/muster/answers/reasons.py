@@ -501,12 +501,12 @@ REASONS: tuple[Reason, ...] = (
         Topic.WAITING,
         WAITS,
         "The PriorityClass that the job's template names does not exist, so the API server refuses the job's pods.",
-        "A job without nodes waits for the class, and for nodes only then. One that has nodes keeps them, and gives "
-        "them to no job of higher priority.",
+        "A job without nodes waits for the class, for a minute at its place in the [queue](docs/queueing.md). One that "
+        "has nodes goes on, and no other preempts it.",
         "Have the class created, or create the job again with another one.",
-        'pods "llama-0-trial-" is forbidden: no PriorityClass with name gold was found. It is tried again; create the '
-        "class (kubectl create priorityclass NAME --value=VALUE), or delete the job and create it again with another "
-        "class.",
+        'pods "llama-0-trial-" is forbidden: no PriorityClass with name gold was found. It is tried again. To change '
+        "that, create it (kubectl create priorityclass gold --value=VALUE), or delete the job and create it again with "
+        "another class.",
     ),
     Reason(
         "StepPatternNotTested",

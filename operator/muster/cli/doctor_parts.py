@@ -49,7 +49,7 @@ from muster.health.silence import AGENT_SILENT
 from muster.kube import decode, paths
 from muster.kube.decode import Undecodable
 from muster.queueing.enabling import NOT_ENABLED, add_limit_command
-from muster.queueing.preempting_classes import classes_without_effect
+from muster.queueing.priority_classes import classes_without_effect
 from muster.world.resources import amount
 
 RELEASE = re.compile(r"v?(?P<version>(?P<major>\d+)\.(?P<minor>\d+)\.\d+.*)")

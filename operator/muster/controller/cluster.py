@@ -99,6 +99,8 @@ class JobMemory:
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
     template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
+    template_outdated: int = 0  # how often what the API server refuses may have changed
+    template_refused_at: float = float("-inf")  # since when it is refused, after it was accepted
     # What each of its pods counts for in ResourceQuotas; by the template until answered.
     claim: QuotaClaim | None = None
     create_error: CreateError | None = None
@@ -111,7 +113,14 @@ class JobMemory:
     refusal_logged: str = ""
     unfenced_ages: UnfencedAges = field(default_factory=UnfencedAges)
     unused_seconds: float = 0.0  # for how long it has held nodes without a start, in several times
-    reported_class: str = ""  # what its PriorityClass does not do, as its people were told
+    reported: dict[str, str] = field(default_factory=dict)  # what is wrong with its PriorityClass, by reason
+
+    def outdate_template(self) -> None:
+        """Have the template checked before the job gets nodes, since what the API server refuses may have changed."""
+        self.template_outdated += 1
+        self.template_checks = 0, 0
+        if self.template_verdict is not None:
+            self.template_verdict = self.template_verdict.outdated()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +243,7 @@ class Cluster:
         # Pods whose creation was not answered, by key: the node that each takes if it is there, and until when.
         self._unanswered: dict[Key, tuple[str, float]] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
+        self._deleted_classes: dict[str, PriorityClass] = {}  # as they were last, by name
         self.jobs.store.subscribe(self._job_changed)
         self.gangs.store.subscribe(self._gang_changed)
         self.policies.store.subscribe(self._policy_changed)
@@ -408,20 +418,23 @@ class Cluster:
         class; of several the smallest, as for pods."""
         name = named_class(job)
         if name and self.policy().queueing.counts(name):
-            named = self.priorities.store.get(("", name))
+            named = self._class_of(job)
             return named.value if named else 0
         return min((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
 
-    def knows_priority_of(self, job: TrainingJob) -> bool:
-        """Whether the PriorityClass that the job names is there. One whose value changes is deleted and made again."""
+    def _class_of(self, job: TrainingJob) -> PriorityClass | None:
+        """The PriorityClass that the job names, also where it was deleted: to change its value, people delete it."""
         name = named_class(job)
-        is_missing = self.policy().queueing.counts(name) and self.priorities.store.get(("", name)) is None
-        return not name or not is_missing
+        return self.priorities.store.get(("", name)) or self._deleted_classes.get(name)
+
+    def lacks_class(self, job: TrainingJob) -> bool:
+        """Whether the PriorityClass that the job names does not exist."""
+        name = named_class(job)
+        return bool(name) and self.priorities.store.get(("", name)) is None
 
     def preempts_by(self, job: TrainingJob) -> str:
         """The PriorityClass by which the job may take the nodes of jobs of lower priority; "" for none."""
-        name = named_class(job)
-        named = self.priorities.store.get(("", name))
+        name, named = named_class(job), self._class_of(job)
         is_allowed = self.policy().queueing.may_preempt(name, job.metadata.namespace)
         return name if is_allowed and named is not None and named.preempts else ""
 
@@ -514,8 +527,8 @@ class Cluster:
         uid = job.metadata.uid
         record, memory = self.gang_of(uid), self.memory(uid)
         gang = record if isinstance(record, Gang) else None
-        if self._clock() >= memory.template_recheck_at:
-            memory.template_verdict, memory.template_recheck_at = None, float("inf")
+        if memory.template_verdict is not None and self._clock() >= memory.template_recheck_at:
+            memory.template_verdict, memory.template_recheck_at = memory.template_verdict.outdated(), float("inf")
         pods = {pod.name: pod for pod in self.pods_of(job.metadata.namespace, uid)}
         uids = {pod.uid for pod in pods.values()}
         if gang is not None:
@@ -872,11 +885,13 @@ class Cluster:
         """Have every job decided about again, and the templates that name a class checked when it comes or goes."""
         view = new or old
         assert view is not None
+        if new is None:
+            self._deleted_classes[view.name] = view
         for job in self.jobs.store.values() if old is None or new is None else ():
             memory = self.memories.get(job_identity(job).uid)
-            names_it = isinstance(job, TrainingJob) and named_class(job) == view.name
-            if names_it and memory is not None and memory.template_verdict is not None:
-                memory.template_verdict = memory.template_verdict.outdated()
+            if memory is not None and isinstance(job, TrainingJob) and named_class(job) == view.name:
+                memory.outdate_template()
+                memory.create_not_before = float("-inf")
         self.mark_all_jobs()
 
     def _namespace_changed(self, old: NamespaceView | None, new: NamespaceView | None) -> None:

@@ -19,7 +19,7 @@ import structlog
 from muster.api.base import API_VERSION
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
-from muster.controller.cluster import Cluster, JobMemory
+from muster.controller.cluster import Cluster, JobMemory, named_class
 from muster.controller.patterns import PatternUntriedError, StepPatterns
 from muster.controller.records import RecordWriter
 from muster.kube import decode, jitter, paths
@@ -41,7 +41,6 @@ from muster.kube.errors import (
 from muster.lifecycle.pending import (
     INVALID_STEP_PATTERN,
     PASSING_REFUSALS,
-    PRIORITY_CLASS_MISSING,
     STEP_PATTERN_UNTRIED,
     TEMPLATE_RETRY_SECONDS,
 )
@@ -57,7 +56,7 @@ from muster.lifecycle.plan import (
     Plan,
 )
 from muster.pods.worker_pod import owner_reference
-from muster.queueing.preempting_classes import WITH_ANOTHER_CLASS
+from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING, missing_class_remedy
 from muster.status.template import AGAIN
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
@@ -73,6 +72,8 @@ MAX_CREATE_BACK_OFF_SECONDS = 60.0
 # jobs that wait for that cost it a few requests a second together.
 MAX_TEMPLATE_PAUSE_SECONDS = 900.0
 MAX_PASSING_PAUSE_SECONDS = 300.0
+LATE_RETRY_SECONDS = 1.0
+KEEPS_PLACE_SECONDS = 60.0  # for so long a refusal that may pass costs an accepted job no place in the queue
 MAX_CLAIMS = 16  # of a template that are looked up: each takes two requests, and a template may mount hundreds
 JITTER = 0.75, 1.0  # jobs that were refused together do not come back together
 PROGRESS_WRITE_SECONDS = 30.0
@@ -270,11 +271,16 @@ class Performer:
 
     async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
         memory = self._cluster.memory(job.metadata.uid)
+        outdated = memory.template_outdated
+        verdict = await self._tried(job, memory, action)
+        memory.template_verdict = verdict if memory.template_outdated == outdated else verdict.outdated()
+
+    async def _tried(self, job: TrainingJob, memory: JobMemory, action: CheckTemplate) -> TemplateVerdict:
+        """Have the API server try worker 0, and return what it says."""
         path = paths.core("pods", namespace=job.metadata.namespace)
         amiss = await self._pattern_refusal(action.step_pattern) if action.step_pattern else None
         if amiss is not None:
-            self._note_refusal(job, memory, action.generation, *amiss)
-            return
+            return self._refused_template(job, memory, action.generation, *amiss)
         try:
             answer = await self._client.post(path, action.pod, {"dryRun": "All", "fieldValidation": "Strict"})
             memory.claim = claim_of_pod(decode.without_metadata(answer))
@@ -282,11 +288,15 @@ class Performer:
             verdict = TemplateVerdict(
                 VerdictKind.ACCEPTED, action.generation, requests=decode.requests(answer), scheduler_for=scheduler_for
             )
+            if self._cluster.lacks_class(job):  # the API server has not yet seen that it was deleted
+                text = _missing_class_text(f"PriorityClass {named_class(job)} does not exist", named_class(job))
+                return self._refused_template(job, memory, action.generation, PRIORITY_CLASS_MISSING, text)
+            memory.template_recheck_at = float("inf")
             if scheduler_for:  # the claim may yet be bound
                 verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)
-            memory.template_verdict = verdict
         except _REFUSALS as refused:
-            self._note_refusal(job, memory, action.generation, *refusal(refused))
+            return self._refused_template(job, memory, action.generation, *refusal(refused, named_class(job)))
+        return verdict
 
     async def _pattern_refusal(self, pattern: str) -> tuple[str, str] | None:
         """Why a step pattern is refused, as reason and message; None where it is not."""
@@ -296,19 +306,31 @@ class Performer:
             return STEP_PATTERN_UNTRIED, f"{untried}; it is tried again by itself"
         return (INVALID_STEP_PATTERN, f"spec.progress.stepPattern: {problem}. {AGAIN}") if problem else None
 
-    def _note_refusal(self, job: TrainingJob, memory: JobMemory, generation: int, reason: str, message: str) -> None:
-        verdict = TemplateVerdict(VerdictKind.REFUSED, generation, reason, message)
-        limit = MAX_PASSING_PAUSE_SECONDS if reason in PASSING_REFUSALS else MAX_TEMPLATE_PAUSE_SECONDS
-        memory.template_verdict = self._to_be_checked_again(memory, verdict, limit)
+    def _refused_template(
+        self, job: TrainingJob, memory: JobMemory, generation: int, reason: str, message: str
+    ) -> TemplateVerdict:
+        old, passing = memory.template_verdict, reason in PASSING_REFUSALS
+        if old is not None and old.kind is VerdictKind.ACCEPTED:
+            memory.template_refused_at = self._clock()
+        passes = passing and self._clock() < memory.template_refused_at + KEEPS_PLACE_SECONDS
+        verdict = TemplateVerdict(VerdictKind.REFUSED, generation, reason, message, passes=passes)
         _log_refusal("template refused", job, memory, reason, message)
+        # The API server hears of a class later than others.
+        is_late = reason == PRIORITY_CLASS_MISSING and not self._cluster.lacks_class(job)
+        limit = MAX_PASSING_PAUSE_SECONDS if passing else MAX_TEMPLATE_PAUSE_SECONDS
+        return self._to_be_checked_again(
+            memory, verdict, limit, LATE_RETRY_SECONDS if is_late else TEMPLATE_RETRY_SECONDS
+        )
 
-    def _to_be_checked_again(self, memory: JobMemory, verdict: TemplateVerdict, limit: float) -> TemplateVerdict:
-        """The verdict with the time of the next check, after `limit` seconds at most. A change of the job is checked at
-        once."""
+    def _to_be_checked_again(
+        self, memory: JobMemory, verdict: TemplateVerdict, limit: float, first: float = TEMPLATE_RETRY_SECONDS
+    ) -> TemplateVerdict:
+        """The verdict with the time of the next check, after `first` seconds and later after `limit` at most. A change
+        of the job is checked at once."""
         generation, count = memory.template_checks
         count = count + 1 if generation == verdict.generation else 0
         memory.template_checks = verdict.generation, count
-        pause = doubled(TEMPLATE_RETRY_SECONDS, count, limit) * jitter.uniform(*JITTER)
+        pause = doubled(first, count, limit) * jitter.uniform(*JITTER)
         memory.template_recheck_at = self._clock() + pause
         return replace(verdict, retry_seconds=pause)
 
@@ -441,14 +463,13 @@ class Performer:
         return memory.create_not_before > self._clock()
 
     def _refused(self, job: TrainingJob, memory: JobMemory, error: ApiError) -> None:
-        reason, message = refusal(error)
+        reason, message = refusal(error, named_class(job))
         self._remember_refusal(memory, reason, message)
         _log_refusal("creation refused", job, memory, reason, message)
 
     def _remember_refusal(self, memory: JobMemory, reason: str, message: str) -> None:
         memory.create_error = CreateError(reason, message)
-        if memory.template_verdict is not None:  # it takes no nodes for the same pods again before that is tried
-            memory.template_verdict = memory.template_verdict.outdated()
+        memory.outdate_template()  # it takes no nodes for the same pods again before that is tried
         if memory.create_not_before > self._clock():
             return
         memory.create_failures += 1
@@ -499,13 +520,22 @@ def _log_refusal(event: str, job: TrainingJob, memory: JobMemory, reason: str, m
         log.info(event, job=_name(job), reason=reason, message=message)
 
 
+def _missing_class_text(refusal_text: str, name: str) -> str:
+    return f"{refusal_text}. It is tried again. To change that, {missing_class_remedy(name)}."
+
+
 # Answers to a creation that say why: nothing was written.
 _REFUSALS = (Forbidden, Invalid, WebhookFailed, DryRunUnsupported)
 
 
-def refusal(error: ApiError) -> tuple[str, str]:
-    """A stable reason for an API error, and the server's message. An admission webhook's may read like the server's
-    own."""
+def refusal(error: ApiError, priority_class: str) -> tuple[str, str]:
+    """A stable reason for an API error, and the server's message with what can be done. An admission webhook's may read
+    like the server's own.
+
+    Args:
+        error: that refuses a pod.
+        priority_class: that the job names; "" if it names none.
+    """
     text = error.message
     if isinstance(error, Denied):
         return "CreationForbidden", text
@@ -528,8 +558,7 @@ def refusal(error: ApiError) -> tuple[str, str]:
     if error.refusal is Refusal.NAMESPACE_TERMINATING:
         return "NamespaceTerminating", text
     if error.refusal is Refusal.PRIORITY_CLASS_MISSING:
-        create = "create the class (kubectl create priorityclass NAME --value=VALUE)"
-        return PRIORITY_CLASS_MISSING, f"{text}. It is tried again; {create}, or {WITH_ANOTHER_CLASS}."
+        return PRIORITY_CLASS_MISSING, _missing_class_text(text, priority_class)
     if isinstance(error, Invalid):
         return "TemplateInvalid", f"spec.template: {text}. {AGAIN}"
     return "CreationForbidden", text

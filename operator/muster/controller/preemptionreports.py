@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from muster.controller.cluster import Cluster
-from muster.queueing.preempting_classes import classes_without_effect
+from muster.queueing.priority_classes import classes_without_effect
 
 PERIOD_SECONDS = 30.0
 

@@ -38,15 +38,14 @@ from muster.goodput.prices import listed
 from muster.kube.decode import Undecodable
 from muster.kube.errors import ApiError, Conflict, LeadershipLost
 from muster.kube.events import NORMAL, WARNING, EventRecorder, Regarding
-from muster.lifecycle.pending import PRIORITY_CLASS_MISSING
 from muster.lifecycle.plan import Action, ApplySupport, CheckTemplate, CommitGang, CreatePod, Plan
 from muster.lifecycle.queue_needs import QueueNeeds, expected_seconds, has_begun, preemption_candidate, queue_needs
 from muster.lifecycle.step import decide, with_status
 from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
-from muster.queueing.preempting_classes import WITH_ANOTHER_CLASS
 from muster.queueing.preemption import Place, Victim
+from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING, WITH_ANOTHER_CLASS, missing_class_remedy
 from muster.queueing.waiting import WaitingJob
 from muster.record.preemptions import is_giving_way
 from muster.status.figures import compute_or_fallback
@@ -302,8 +301,10 @@ class Reconciler:
         if returned is not None:
             self._queue.note_returned_nodes(key, uid, returned.attempt, returned.seconds_ago)
         self._queue.note_short_estimates(key[0], uid, world.gang.spec.short_estimates if world.gang else ())
-        if needs.request is not None or needs.held:
-            self._report_priority_class(job, waits=needs.request is not None)
+        if needs.held:
+            self._report_missing_class(job)
+        if needs.request is not None:
+            self._report_class_in_queue(job)
         waiting = self._waiting(job, needs, expected_seconds(world, self._queue.estimates.earlier.get(key[0], ())))
         self._queue.set_waiting(key, uid, waiting, needs.waited_seconds)
         if key in self._queue.preemptors:
@@ -333,7 +334,7 @@ class Reconciler:
     def _set_candidate(self, world: JobWorld, record: GangSpec | None, place: Place) -> None:
         """Set how the job may have to give way with the nodes of this record."""
         job, candidate = world.job, preemption_candidate(world, record, place)
-        keeps_nodes = isinstance(candidate, Victim) and not self._cluster.knows_priority_of(job)
+        keeps_nodes = isinstance(candidate, Victim) and self._cluster.lacks_class(job)
         key = job.metadata.namespace, job.metadata.name
         self._queue.candidates.set(key, job.metadata.uid, None if keeps_nodes else candidate)
 
@@ -424,36 +425,44 @@ class Reconciler:
         kind = WARNING if announcement.warning else NORMAL
         self._events.record(about, kind, announcement.reason, announcement.note)
 
-    def _report_priority_class(self, job: TrainingJob, *, waits: bool) -> None:
-        """Report once, for as long as that is so, that the PriorityClass of a job with nodes does not exist, or that of
-        a job that waits counts for nothing, or preempts no job."""
-        name, queueing = named_class(job), self._cluster.policy().queueing
-        memory = self._cluster.memory(job.metadata.uid)
-        preempts = {entry.name for entry in queueing.preemption.priority_classes}
-        warning: Announcement | None = None
-        if not waits and not self._cluster.knows_priority_of(job):
-            text = (
-                f"PriorityClass {name} does not exist: the job gives no nodes of its own to others, and its new pods "
-                f"will be refused. To change that, create the class (kubectl create priorityclass {name} "
-                f"--value=VALUE), or {WITH_ANOTHER_CLASS}."
+    def _report_missing_class(self, job: TrainingJob) -> None:
+        """Report of a job with nodes, as long as that is so, that its PriorityClass does not exist."""
+        note = ""
+        if self._cluster.lacks_class(job):
+            name = named_class(job)
+            note = (
+                f"PriorityClass {name} does not exist: no other job preempts this one, and its new pods will be "
+                f"refused. To change that, {missing_class_remedy(name)}."
             )
-            warning = Announcement(PRIORITY_CLASS_MISSING, text, warning=True)
-        elif waits and name and not queueing.counts(name):
-            text = (
+        self._report_once(job, PRIORITY_CLASS_MISSING, note)
+
+    def _report_class_in_queue(self, job: TrainingJob) -> None:
+        """Report of a waiting job, as long as that is so, that its PriorityClass counts for nothing, or preempts no
+        job."""
+        name, queueing = named_class(job), self._cluster.policy().queueing
+        ignored = not_allowed = ""
+        if name and not queueing.counts(name):
+            ignored = (
                 f"PriorityClass {name} does not count in the queue: the job waits as one that names none. To change "
                 f"that, add the class to spec.queueing.priorityClasses of FleetPolicy default, or {WITH_ANOTHER_CLASS}."
             )
-            warning = Announcement("PriorityIgnored", text, warning=True)
-        elif waits and name in preempts and not queueing.may_preempt(name, job.metadata.namespace):
-            text = (
+        elif name in {entry.name for entry in queueing.preemption.priority_classes} and not queueing.may_preempt(
+            name, job.metadata.namespace
+        ):
+            not_allowed = (
                 f"PriorityClass {name} preempts no job for namespace {job.metadata.namespace}: it only orders the "
                 "queue. To change that, add the namespace to this class in spec.queueing.preemption.priorityClasses of "
                 f"FleetPolicy default, or {WITH_ANOTHER_CLASS}."
             )
-            warning = Announcement("PreemptionNotAllowed", text, warning=True)
-        if warning is not None and memory.reported_class != warning.note:
-            self._emit_event(job, warning)
-        memory.reported_class = warning.note if warning is not None else ""
+        self._report_once(job, "PriorityIgnored", ignored)
+        self._report_once(job, "PreemptionNotAllowed", not_allowed)
+
+    def _report_once(self, job: TrainingJob, reason: str, note: str) -> None:
+        """Write an Event with a warning once as long as its note stays the same; "": nothing is to be said any more."""
+        reported = self._cluster.memory(job.metadata.uid).reported
+        if note and reported.get(reason) != note:
+            self._emit_event(job, Announcement(reason, note, warning=True))
+        reported[reason] = note
 
     def _report_undecodable(self, job: Undecodable) -> None:
         about = Regarding(API_VERSION, "TrainingJob", job.name, job.uid, job.namespace)

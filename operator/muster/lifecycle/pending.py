@@ -14,6 +14,7 @@ from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, CheckTemplate, Plan
 from muster.pods.requirements import claims_of
 from muster.pods.worker_pod import WorkerSettings, worker_manifest
+from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING
 from muster.record.attempts import NODES_YIELDED, with_new_placement
 from muster.record.burn_in import BURN_IN_FAILED
 from muster.record.starts import without_dead_workers
@@ -30,7 +31,6 @@ PLACE_RETRY_SECONDS = 30.0
 PROOF_RETRY_SECONDS = 30.0
 HELD_RETRY_SECONDS = 5.0  # the jobs that come first announce nothing to those behind them
 TICK_SECONDS = 1.0
-PRIORITY_CLASS_MISSING = "PriorityClassMissing"
 INVALID_STEP_PATTERN, STEP_PATTERN_UNTRIED = "InvalidStepPattern", "StepPatternNotTested"
 # Refusals of worker 0 that say nothing against the template: they pass without a change of the job.
 PASSING_REFUSALS = frozenset(
@@ -52,7 +52,7 @@ class Obstacle:
     Attributes:
         status_report: for the status; None where only the API server's answer about the template is missing.
         wake_in_seconds: after this long to decide again though nothing changes; None: never.
-        keeps_place: whether the job stays in the queue meanwhile: the API server has accepted it before a change.
+        keeps_place: whether the job stays in the queue meanwhile: the API server has accepted it before.
     """
 
     status_report: StatusReport | None
@@ -105,13 +105,13 @@ def obstacle_of(world: JobWorld) -> Obstacle | None:
     verdict = world.template_verdict
     if verdict is None or verdict.generation != world.job.metadata.generation:
         # What the API server has not looked at may have any shape. The template never changes.
-        return Obstacle(None, keeps_place=verdict is not None and verdict.kind is VerdictKind.ACCEPTED)
+        return Obstacle(None, keeps_place=verdict is not None and verdict.keeps_place)
     if verdict.kind is VerdictKind.REFUSED:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         of_template = not passing and verdict.reason != INVALID_STEP_PATTERN
         report = StatusReport(state, verdict.reason, verdict.message, template_refused=of_template)
-        return Obstacle(report, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
+        return Obstacle(report, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS, verdict.keeps_place)
     held = warnings.held_by(world)
     if held is not None:
         state = State.PENDING if held.reason == DIRECTORY_IN_USE else State.STALLED

@@ -209,11 +209,19 @@ async def test_a_queue_that_cannot_be_planned_is_planned_again(loops: Loops, mon
 
 
 async def test_a_class_that_does_not_count_is_told_once(loops: Loops) -> None:
+    """Also where the job has nodes meanwhile, and waits again."""
+    critical = PriorityClass("system-node-critical", 2_000_001_000, False, 1)
+    loops.scene.cluster.priorities.store.apply("ADDED", critical)
     loops.add("first", {"priorityClassName": "system-node-critical"})
     await until(lambda: loops.placed("first"))
     loops.dirty.add(("ns", "first"))
     loops.add("second", {})
     await until(lambda: loops.placed("second"))
+    nodes = loops.scene.cluster.nodes.store
+    nodes.assume_deleted(("", "n0"), nodes.get(("", "n0")).uid)
+    loops.dirty.add(("ns", "first"))
+    loops.add("third", {})
+    await until(lambda: loops.placed("third"))
     assert [(who, reason) for who, reason, _ in loops.events if reason == "PriorityIgnored"] == [
         ("first", "PriorityIgnored")
     ]
@@ -224,15 +232,18 @@ async def test_each_time_that_a_class_is_deleted_is_told_once(loops: Loops) -> N
         loops.scene.cluster.priorities.store.apply(event_type, PriorityClass("top", 9, False, version))
         loops.dirty.add(("ns", "first"))
 
+    def reported() -> str:
+        return str(loops.scene.cluster.memory("uid-first").reported.get("PriorityClassMissing", ""))
+
     change("ADDED", 1)
     loops.add("first", {"priorityClassName": "top"})
     await until(lambda: loops.placed("first"))
     for version in (2, 4):
         change("DELETED", version)
-        await until(lambda: bool(loops.scene.cluster.memory("uid-first").reported_class))
+        await until(lambda: bool(reported()))
         change("ADDED", version + 1)
-        await until(lambda: not loops.scene.cluster.memory("uid-first").reported_class)
-    missing = "PriorityClass top does not exist: the job gives no nodes of its own to others"
+        await until(lambda: not reported())
+    missing = "PriorityClass top does not exist: no other job preempts this one"
     assert loops.told("first").count(missing) == 2
 
 

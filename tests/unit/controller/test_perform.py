@@ -221,14 +221,32 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
         assert verdict.reason == "PodSecurityViolation"
         pauses.append(verdict.retry_seconds)
         clock.advance(verdict.retry_seconds - 0.1)
-        assert scene.cluster.world(job).template_verdict is not None
+        assert scene.cluster.world(job).template_verdict.generation == 1
         clock.advance(0.2)
-        assert scene.cluster.world(job).template_verdict is None
+        assert scene.cluster.world(job).template_verdict.generation == 0, "it is tried again"
     assert len(logged) == 1
     for pause, longest in zip(pauses, (30.0, 60.0, 120.0), strict=True):
         assert 0.75 * longest <= pause <= longest
     await carry_out(performer, job, Plan((CheckTemplate({"metadata": {}}, 2),)))
     assert scene.cluster.world(job).template_verdict.retry_seconds <= TEMPLATE_RETRY_SECONDS, "another template"
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_what_changes_while_a_template_is_tried_is_tried_again(
+    performer: Performer, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    job = make.job()
+    memory, post = scene.cluster.memory(job.metadata.uid), scene.api.post
+    if not is_new:
+        memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, 1)
+
+    async def meanwhile(*arguments: Any, **more: Any) -> Any:
+        memory.outdate_template()
+        return await post(*arguments, **more)
+
+    monkeypatch.setattr(scene.api, "post", meanwhile)
+    await carry_out(performer, job, Plan((CheckTemplate({"spec": {"containers": []}}, 1),)))
+    assert (memory.template_verdict.kind, memory.template_verdict.generation) == (VerdictKind.ACCEPTED, 0)
 
 
 @pytest.mark.parametrize(("refused", "count"), [(FOR_GOOD, 200), (QUOTA, 40)], ids=["for good", "for a while"])

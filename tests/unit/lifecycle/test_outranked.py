@@ -138,42 +138,6 @@ def test_it_trains_on_where_the_class_is_deleted_meanwhile(training: Jobs) -> No
     assert job.notes("EvacuationCancelled")
 
 
-def test_one_that_waits_takes_no_nodes_while_its_class_does_not_exist(training: Jobs) -> None:
-    """Its pods would be refused: it would hold the nodes in vain."""
-    job = training(script=steps(90))
-    may_preempt(job)
-    other = comes(job)
-    job.run(5)
-    job.server.delete(Where("priorityclasses", "", "urgent", ""), None)
-    job.succeeds()
-    job.run(400)
-    assert job.attempt_of(other) == 0
-    assert ["no PriorityClass with name urgent was found" in note for note in job.notes("PriorityClassMissing")] == [
-        True
-    ]
-    job.add_priority("urgent", 2000)
-    job.until(lambda: job.attempt_of(other) == 1, 5)
-    job.until(lambda: job.has_ended("other"))
-
-
-def test_it_trains_on_where_its_own_class_is_made_again(submitted: Jobs) -> None:
-    """The value of a class never changes: to change it, people delete the class."""
-    job = submitted(script=steps(90), priority_class="top")
-    job.add_priority("top", 5000)
-    job.until_step(7)
-    may_preempt(job, URGENT, minRunSeconds=0)
-    job.add_priority("urgent", 1000)
-    comes(job)
-    job.run(5)
-    job.server.delete(Where("priorityclasses", "", "top", ""), None)
-    job.run(20)
-    assert any("top does not exist: the job gives no nodes" in note for note in job.notes("PriorityClassMissing"))
-    job.add_priority("top", 6000)
-    job.succeeds()
-    assert job.levels == ["Start"]
-    assert not job.notes("EvacuationPlanned")
-
-
 @pytest.mark.parametrize("writes", range(1, 13))
 def test_the_operator_may_die_after_any_write(training: Jobs, writes: int) -> None:
     job = training(script=steps(90, every=10))

@@ -27,6 +27,6 @@ def test_each_answer_is_told_as_what_it_is(case: Case) -> None:
         assert (type(error).__name__, error.status) == (case.right["error"], code)
         assert (case.given.get("message") or body) in str(error)
         if "reason" in case.right:
-            reason, message = refusal(error)
+            reason, message = refusal(error, "gold")
             assert reason == case.right["reason"]
             assert case.given["message"] in message

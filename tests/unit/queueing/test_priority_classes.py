@@ -1,7 +1,7 @@
 """Listed PriorityClasses by which no job preempts, each with the remedy."""
 
 from muster.api.fleetpolicy import PriorityPreemption
-from muster.queueing.preempting_classes import classes_without_effect
+from muster.queueing.priority_classes import classes_without_effect
 
 WHERE = "spec.queueing.preemption.priorityClasses of FleetPolicy default lists PriorityClass"
 

@@ -1,13 +1,24 @@
-"""Finds PriorityClasses that the FleetPolicy lists for preemption, and by which no job preempts nevertheless."""
+"""PriorityClasses that do not exist, and those by which no job preempts although the FleetPolicy lists them."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import PriorityPreemption
 
+PRIORITY_CLASS_MISSING = "PriorityClassMissing"
+"""The reason of a job whose pods the API server refuses, because their PriorityClass does not exist."""
 WITH_ANOTHER_CLASS = "delete the job and create it again with another class"
 """What the owner of a job can do, whose template never changes."""
 _TAKE_OUT = "take it out of the list (kubectl edit fleetpolicy default)"
+
+
+def missing_class_remedy(name: str) -> str:
+    """Return what can be done where the PriorityClass that a job names does not exist, as an imperative."""
+    return f"{_creating(name)}, or {WITH_ANOTHER_CLASS}"
+
+
+def _creating(name: str) -> str:
+    return f"create it (kubectl create priorityclass {name} --value=VALUE)"
 
 
 class ClassWithoutEffect(NamedTuple):
@@ -31,7 +42,7 @@ def classes_without_effect(
         if name not in may_preempt:
             yield ClassWithoutEffect(
                 f"{where} {name}, which does not exist: no job preempts by it",
-                f"create it (kubectl create priorityclass {name} --value=VALUE), or {_TAKE_OUT}",
+                f"{_creating(name)}, or {_TAKE_OUT}",
             )
         elif not may_preempt[name]:
             yield ClassWithoutEffect(
