@@ -31,7 +31,8 @@ from muster.placement.request import Request
 from muster.placement.space import Space, prepare_trees, solve
 from muster.placement.where import domain_counts
 from muster.queueing.ends import EndBasis, JobEnd, RemainingTime
-from muster.queueing.preemption import Borrower, Preemption
+from muster.queueing.lending import lending_offer
+from muster.queueing.preemption import Borrower, Preemption, Victim
 from muster.queueing.queue import plan_steps
 from muster.queueing.starts import MAX_ESTIMATED, Ends, start_times
 from muster.queueing.waiting import WaitingJob
@@ -236,11 +237,11 @@ def giving_way(runs: int) -> Row:
     return {"nodes": len(fleet.nodes), "case": "plan, none gives way", "size": len(waiting), **figures_of_steps(times)}
 
 
-def beside_many_jobs(runs: int) -> list[Row]:
-    """8,000 jobs of two nodes each, of which half give way, and 1,000 waiting ones: their plan, and when the first
-    start if none of them has a place."""
+def beside_many_jobs(count: int, runs: int) -> list[Row]:
+    """So many jobs of two nodes each, and 1,000 waiting ones: their plan if half of the others give way, if all are of
+    lower priority, and if all waiting ones may pass the first; and when the first start if none of them has a place."""
     fleet, random = a_large_fleet(LARGE, FILLS[0]), Random(4)
-    names, uids = [*fleet.nodes], [f"runs-{number}" for number in range(8000)]
+    names, uids = [*fleet.nodes], [f"runs-{number}" for number in range(count)]
     for place, uid in enumerate(uids):
         fleet.occupy(uid, uid, frozenset(names[2 * place : 2 * place + 2]))
         fleet.set_name(uid, f"default/{uid}")
@@ -250,16 +251,26 @@ def beside_many_jobs(runs: int) -> list[Row]:
         level = random.choice([None, None, "block", "rack"])
         request = Request(size, NEEDS, name, required=level, viewer="default")
         waiting.append(WaitingJob(name, f"default/{name}", "default", 0, QUEUED, request))
-    jobs = {uid: Borrower(f"default/{uid}", QUEUED) for uid in uids[::2]}
-    plans = [timed_steps(plan_steps(fleet, waiting, preemption=Preemption(jobs))) for _ in range(runs)]
+    borrowers = Preemption({uid: Borrower(f"default/{uid}", QUEUED) for uid in uids[::2]})
     ends = {uid: JobEnd(QUEUED + timedelta(minutes=place), EndBasis.EXPECTED, "") for place, uid in enumerate(uids)}
     lasts = Ends(ends.__getitem__, lambda _: RemainingTime(3600.0, EndBasis.EXPECTED, ""))
     first = [(job, NotPlaced(INSUFFICIENT_NODES, "")) for job in waiting[:MAX_ESTIMATED]]
-    estimates = [timed_steps(start_times(fleet, first, lasts, Preemption(jobs), QUEUED)) for _ in range(runs)]
-    row = {"nodes": len(names)}
+    estimates = at_once(start_times(fleet, first, lasts, Preemption(), QUEUED))
+    found = ((uid, lending_offer(estimate, QUEUED)) for uid, estimate in estimates.items())
+    offers = {uid: offer for uid, offer in found if offer is not None}
+    victims = {uid: Victim(f"default/{uid}", 0, 2, QUEUED, QUEUED) for uid in uids}
+    urgent = [replace(job, priority=1, preempts_by="urgent") for job in waiting]
+    passing = [replace(job, expected_seconds=3600.0) for job in waiting]
+    cases: dict[str, Callable[[], Iterator[Any]]] = {
+        "plan, half give way": lambda: plan_steps(fleet, waiting, preemption=borrowers),
+        "plan, all outranked": lambda: plan_steps(fleet, urgent, preemption=Preemption({}, victims, QUEUED)),
+        "plan, all may pass": lambda: plan_steps(fleet, passing, preemption=Preemption(now=QUEUED), offers=offers),
+        "start times": lambda: start_times(fleet, first, lasts, borrowers, QUEUED),
+    }
+    row = {"nodes": len(names), "beside": count, "size": len(waiting)}
     return [
-        {**row, "case": "plan, half give way", "size": len(waiting), **figures_of_steps(plans)},
-        {**row, "case": "start times", "size": len(first), **figures_of_steps(estimates)},
+        {**row, "case": case, **figures_of_steps([timed_steps(made()) for _ in range(runs)])}
+        for case, made in cases.items()
     ]
 
 
@@ -271,7 +282,8 @@ def measure(runs: int) -> list[Row]:
         for shape, count in ((SMALL, 400), (LARGE, 60))
         for kind in ("tolerations", "requests", "selectors")
     ]
-    return [*rows, plan(runs), giving_way(min(runs, 3)), *beside_many_jobs(min(runs, 3)), *queues]
+    beside = [row for count in (8000, 5000) for row in beside_many_jobs(count, min(runs, 3))]
+    return [*rows, plan(runs), giving_way(min(runs, 3)), *beside, *queues]
 
 
 def streams(count: int) -> str:
@@ -312,7 +324,7 @@ def main() -> None:
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps({**facts(), "results": rows}, indent=2) + "\n")
     for row in rows:
-        place = f"{row['case']:22}{row.get('fleet', ''):12} spares {row.get('spares', 0)}"
+        place = f"{row['case']:22}{row.get('fleet', row.get('beside', '')):<12} spares {row.get('spares', 0)}"
         longest = f", longest step {row['longest_step']['core_ms']['max']:.2f} ms" if "longest_step" in row else ""
         print(f"{place}  {row['ms']['median']:9.2f} ms, {row['core_ms']['median']:9.2f} ms of a core{longest}")
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from muster.placement.fleet_index import PART
 from muster.placement.names import reserved_refusal
 from muster.placement.space import Space
 from muster.queueing.preemption import Preemption
@@ -91,9 +92,13 @@ class PreemptionSearch:
 
         The first one goes from small jobs to large ones. Of large ones fewer may do, which hold fewer nodes together.
         """
-        preemption = self._preemption
-        tolls = {uid: preemption.toll([uid]) for uid in candidates}
+        preemption, tolls = self._preemption, dict[str, tuple[int, int, int]]()
+        for number, uid in enumerate(candidates):
+            if number % PART == 0:
+                yield
+            tolls[uid] = preemption.toll([uid])
         larger_first = sorted(candidates, key=lambda uid: (tolls[uid][0], -tolls[uid][1]))
+        yield
         choice = yield from self._choose(job, [uid for uid in larger_first if tolls[uid] < toll])
         return choice if choice is not None and preemption.toll(choice.giving) < toll else None
 
