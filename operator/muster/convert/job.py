@@ -229,7 +229,8 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
     queueing = job_queueing.convert_queueing(gang.limits, of_gang, made.marks, notes)
     spec |= {"queueing": queueing} if queueing else {}
     marks.convert_priority((of_gang, *made.marks), made.template["spec"], notes)
-    marks.note_others({key: merged[key] for key in merged if key not in {*_LEVELS, *job_queueing.MARKS}}, notes)
+    converted = {*_LEVELS, *job_queueing.MARKS, *marks.CONVERTED}
+    marks.note_others({key: merged[key] for key in merged if key not in converted}, notes)
     spec |= {**gang.spec, "template": made.template}
     job = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     check_job(job, policy, notes)
@@ -240,9 +241,10 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
 def _own(metadata: Mapping[str, Any], foreign: dict[str, str]) -> dict[str, dict[str, str]]:
     """Return the labels and annotations of the user; those of other systems are added to `foreign`."""
     parts = {part: {**(metadata.get(part) or {})} for part in ("labels", "annotations")}
-    foreign |= {key: value for values in parts.values() for key, value in values.items() if is_anothers(key)}
+    for part, values in parts.items():
+        foreign |= {key: value for key, value in values.items() if is_anothers(key, part)}
     own = {
-        part: {key: values[key] for key in values if key not in {*foreign, LAST_APPLIED}}
+        part: {key: values[key] for key in values if not is_anothers(key, part) and key != LAST_APPLIED}
         for part, values in parts.items()
     }
     return {part: values for part, values in own.items() if values}

@@ -66,7 +66,7 @@ def _number(text: str) -> int | str:
 
 def _is_preemptible(of_gang: Mapping[str, Any], of_pods: Sequence[Mapping[str, Any]], notes: Notes) -> bool:
     """Whether the source lets all pods be preempted, and no mark says otherwise."""
-    written = {mark: [str(marks.get(mark, "")) for marks in (of_gang, *of_pods)] for mark in _PREEMPTIBLE}
+    written = {mark: [str(foreign.get(mark, "")) for foreign in (of_gang, *of_pods)] for mark in _PREEMPTIBLE}
     denied = any(text and text.lower() not in _PREEMPTIBLE[mark] for mark, texts in written.items() for text in texts)
     may_leave = False
     for mark, (usual, *others) in _PREEMPTIBLE.items():

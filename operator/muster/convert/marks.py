@@ -20,6 +20,7 @@ _OTHERS = re.compile(
     r"kubeflow\.org|kai\.scheduler|run\.ai|yunikorn\.apache\.org)/.*|runai/.*|scheduling\.k8s\.io/group-name|"
     rf"pod-group-name|{_PRIORITY}|{_PARTS_OF_A_GPU.pattern}|{_RESTARTS.pattern}"
 )
+CONVERTED = frozenset({_PRIORITY})
 _PRIORITY_FIELD = "spec.template.spec.priorityClassName"
 _TO_CHECK = (
     (
@@ -39,35 +40,33 @@ _LEFT_OUT = (
 )
 
 
-def is_anothers(key: str) -> bool:
-    """Whether a label or annotation belongs to another system."""
-    return _OTHERS.fullmatch(key) is not None
+def is_anothers(key: str, part: str = "labels") -> bool:
+    """Whether a label (`part`: or an annotation) belongs to another system."""
+    return _OTHERS.fullmatch(key) is not None and (key != _PRIORITY or part == "labels")
 
 
-def convert_priority(marks: Iterable[Mapping[str, str]], pod: dict[str, Any], notes: Notes) -> None:
+def convert_priority(marks: Iterable[Mapping[str, str]], pod_spec: dict[str, Any], notes: Notes) -> None:
     """Write the PriorityClass by which KAI orders a gang into its pods.
 
     Args:
         marks: labels and annotations of the other systems on the whole gang, which come first for KAI, and on the pods
             of each replica.
-        pod: the spec of a worker's pod; changed in place.
+        pod_spec: the spec of a worker's pod; changed in place.
         notes: takes what the user should know.
     """
     for wanted in dict.fromkeys(filter(None, (written.get(_PRIORITY) for written in marks))):
-        if pod.setdefault(_PRIORITY, wanted) == wanted:
+        if pod_spec.setdefault(_PRIORITY, wanted) == wanted:
             notes.became.append(f"label {_PRIORITY}: {wanted} -> {_PRIORITY_FIELD}: it orders Muster's queue")
         else:
             notes.check.append(
                 f"label {_PRIORITY}: {short(wanted)}: {_PRIORITY_FIELD} orders Muster's queue, and is "
-                f"{pod[_PRIORITY]}: write the one by which the job shall wait"
+                f"{pod_spec[_PRIORITY]}: write the one by which the job shall wait"
             )
 
 
 def note_others(marks: Mapping[str, str], notes: Notes) -> None:
     """Note what replaces the marks that nothing converts."""
     for key, value in marks.items():
-        if key == _PRIORITY:
-            continue
         remedy = next((text for pattern, text in _TO_CHECK if pattern.fullmatch(key)), "")
         if remedy:
             notes.check.append(f"{key}: {short(value)}: {remedy}")

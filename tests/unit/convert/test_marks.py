@@ -68,6 +68,12 @@ def test_the_priority_of_kai_is_that_of_the_pods(in_its_pods: str | None) -> Non
     assert f"label priorityClassName: build -> {FIELD}: it orders Muster's queue" in found.notes.became
 
 
+def test_an_annotation_of_that_name_is_the_users_own() -> None:
+    found = only(a_job(annotations={"priorityClassName": "build"}))
+    assert class_of(found) is None
+    assert job_of(found)["metadata"]["annotations"] == {"priorityClassName": "build"}
+
+
 def test_another_priority_of_kai_than_that_of_the_pods_is_checked() -> None:
     found = only(a_job("train", labels={"priorityClassName": "build"}))
     assert class_of(found) == "train"
