@@ -133,16 +133,17 @@ def _late_text(seconds: float) -> str:
     return f"{duration(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
-_SOON = "any moment"
+def _minutes_until(time: datetime, now: datetime) -> int:
+    return round((time - now).total_seconds() / 60)
 
 
 def estimated_text(time: datetime | None, now: datetime) -> str:
     """Say when something happens that was estimated, to a minute."""
     if time is None:
         return "not known"
-    minutes = round((time - now).total_seconds() / 60)
+    minutes = _minutes_until(time, now)
     if minutes <= 0:
-        return _SOON
+        return "any moment"
     time = now + timedelta(minutes=minutes)
     day = "" if time.date() == now.date() else f"{time:%m-%d} "
     return f"{day}{time:%H:%M}, in {duration(minutes * 60)}"
@@ -154,7 +155,7 @@ def start_text(job: TrainingJob, now: datetime) -> str:
     if estimate is None or estimate.started_time is not None:
         return ""
     when = "at no known time" if estimate.time is None else estimated_text(estimate.time, now)
-    if estimate.time is not None and when != _SOON:
+    if estimate.time is not None and _minutes_until(estimate.time, now) > 0:
         when = f"about {when} (UTC)"
     return f"by Muster's estimate it starts {when}: {estimate.reason}"
 

@@ -63,7 +63,7 @@ def message(job: TrainingJob, decision: QueueDecision) -> str:
 
 
 def _with_hints(sentence: str, hints: Sequence[str]) -> str:
-    """The sentence with its hints, the first of which matter most. Those for which there is no room are counted."""
+    """The sentence with those of its hints that fit, the first of which matter most. The others are counted."""
     shown: list[str] = []
     for hint in hints:
         if len(sentence) + len(_end([*shown, hint], len(hints))) <= MAX_MESSAGE:
