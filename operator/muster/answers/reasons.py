@@ -507,6 +507,7 @@ REASONS: tuple[Reason, ...] = (
         'pods "llama-0-trial-" is forbidden: no PriorityClass with name gold was found. It is tried again. To change '
         "that, create it (kubectl create priorityclass gold --value=VALUE), or delete the job and create it again with "
         "another class.",
+        next=("see which classes there are: kubectl get priorityclasses",),
     ),
     Reason(
         "StepPatternNotTested",
