@@ -414,18 +414,14 @@ class Cluster:
         return self._policy.scope == _UNKNOWN_SCOPE
 
     def priority_of(self, job: TrainingJob) -> int:
-        """The value of the PriorityClass that the template names, if that counts in the queue, else of the default
-        class; of several the smallest, as for pods."""
+        """The value of the PriorityClass that the template names, if that counts in the queue, also of one that was
+        deleted: to change its value, people delete it. Else that of the default class; of several the smallest, as for
+        pods."""
         name = named_class(job)
         if name and self.policy().queueing.counts(name):
-            named = self._class_of(job)
+            named = self.priorities.store.get(("", name)) or self._deleted_classes.get(name)
             return named.value if named else 0
         return min((priority.value for priority in self.priorities.store.values() if priority.is_default), default=0)
-
-    def _class_of(self, job: TrainingJob) -> PriorityClass | None:
-        """The PriorityClass that the job names, also where it was deleted: to change its value, people delete it."""
-        name = named_class(job)
-        return self.priorities.store.get(("", name)) or self._deleted_classes.get(name)
 
     def lacks_class(self, job: TrainingJob) -> bool:
         """Whether the PriorityClass that the job names does not exist."""
@@ -434,7 +430,8 @@ class Cluster:
 
     def preempts_by(self, job: TrainingJob) -> str:
         """The PriorityClass by which the job may take the nodes of jobs of lower priority; "" for none."""
-        name, named = named_class(job), self._class_of(job)
+        name = named_class(job)
+        named = self.priorities.store.get(("", name))
         is_allowed = self.policy().queueing.may_preempt(name, job.metadata.namespace)
         return name if is_allowed and named is not None and named.preempts else ""
 
