@@ -43,11 +43,12 @@ from muster.pods.requirements import quota_claim
 from muster.protocol.checks import CheckReport
 from muster.queueing import enabling
 from muster.queueing.enabling import NotEnabled
+from muster.queueing.priority_classes import named_class
 from muster.queueing.quotas import Held, NamespaceQuotas
 from muster.record.attempts import SUSPENDED
 from muster.world.checks import CheckerView, ProbeThreshold
 from muster.world.fleet import STALE_HEARTBEAT_SECONDS, Fleet, SilentShare, claim_of
-from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict
+from muster.world.job import CreateError, JobWorld, NodeLimit, OtherJob, TemplateVerdict, VerdictKind
 from muster.world.joblimits import lowered_fields, within_limits
 from muster.world.names import job_name, pod_name_in
 from muster.world.quotas import QuotaClaim, QuotaView
@@ -92,6 +93,10 @@ _UNKNOWN_SCOPE = Scope(
 )
 
 
+CLASS_AWAY_SECONDS = 60.0
+"""For so long jobs wait on at their places after their PriorityClass has gone: people delete it to change its value."""
+
+
 @dataclass(slots=True)
 class JobMemory:
     """The facts about one job that this leader remembers between decisions; all of them can be lost and found again."""
@@ -99,8 +104,6 @@ class JobMemory:
     template_verdict: TemplateVerdict | None = None
     template_recheck_at: float = float("inf")
     template_checks: tuple[int, int] = (0, 0)  # the generation last checked, and how often it was to be checked again
-    template_outdated: int = 0  # how often what the API server refuses may have changed
-    template_refused_at: float = float("-inf")  # since when it is refused, after it was accepted
     # What each of its pods counts for in ResourceQuotas; by the template until answered.
     claim: QuotaClaim | None = None
     create_error: CreateError | None = None
@@ -117,7 +120,6 @@ class JobMemory:
 
     def outdate_template(self) -> None:
         """Have the template checked before the job gets nodes, since what the API server refuses may have changed."""
-        self.template_outdated += 1
         self.template_checks = 0, 0
         if self.template_verdict is not None:
             self.template_verdict = self.template_verdict.outdated()
@@ -570,6 +572,7 @@ class Cluster:
             unfenced_ages=seen.ages,
             removed_seconds=seen.removed_seconds,
             template_verdict=memory.template_verdict,
+            lacks_class=self.lacks_class(job),
             create_error=memory.create_error,
             checkers=checkers,
             other=self.other_job(job),
@@ -879,16 +882,22 @@ class Cluster:
         self._bus.nodes_freed.publish()  # the queue's plan depends on the policy
 
     def _priority_class_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
-        """Have every job decided about again, and the templates that name a class checked when it comes or goes."""
+        """Have every job decided about again, and the templates that name a class checked when it comes, or some time
+        after it has gone."""
         view = new or old
         assert view is not None
         if new is None:
             self._deleted_classes[view.name] = view
         for job in self.jobs.store.values() if old is None or new is None else ():
             memory = self.memories.get(job_identity(job).uid)
-            if memory is not None and isinstance(job, TrainingJob) and named_class(job) == view.name:
+            if memory is None or not isinstance(job, TrainingJob) or named_class(job) != view.name:
+                continue
+            verdict = memory.template_verdict
+            if new is None:
+                memory.template_recheck_at = min(memory.template_recheck_at, self._clock() + CLASS_AWAY_SECONDS)
+            elif verdict is not None and verdict.kind is VerdictKind.REFUSED:
                 memory.outdate_template()
-                memory.create_not_before = float("-inf")
+            memory.create_not_before = float("-inf")
         self.mark_all_jobs()
 
     def _namespace_changed(self, old: NamespaceView | None, new: NamespaceView | None) -> None:
@@ -1370,11 +1379,6 @@ def _of_interest(gang: Gang | None, pods: Iterable[PodView]) -> list[str]:
 def _kinds(node: NodeView) -> set[str]:
     """The names of the resources that a node has, in whatever amount."""
     return node.allocatable.keys() | node.capacity.keys()
-
-
-def named_class(job: TrainingJob) -> str:
-    """The PriorityClass that the job's template names; "" for none."""
-    return str(job.spec.pod.get("priorityClassName") or "")
 
 
 def _record_key(job: TrainingJob | Undecodable) -> Key:

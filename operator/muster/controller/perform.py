@@ -19,7 +19,7 @@ import structlog
 from muster.api.base import API_VERSION
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
-from muster.controller.cluster import Cluster, JobMemory, named_class
+from muster.controller.cluster import CLASS_AWAY_SECONDS, Cluster, JobMemory
 from muster.controller.patterns import PatternUntriedError, StepPatterns
 from muster.controller.records import RecordWriter
 from muster.kube import decode, jitter, paths
@@ -56,7 +56,7 @@ from muster.lifecycle.plan import (
     Plan,
 )
 from muster.pods.worker_pod import owner_reference
-from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING, missing_class_remedy
+from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING, missing_class_remedy, named_class
 from muster.status.template import AGAIN
 from muster.world.job import CreateError, TemplateVerdict, VerdictKind
 from muster.world.names import gang_name
@@ -73,7 +73,6 @@ MAX_CREATE_BACK_OFF_SECONDS = 60.0
 MAX_TEMPLATE_PAUSE_SECONDS = 900.0
 MAX_PASSING_PAUSE_SECONDS = 300.0
 LATE_RETRY_SECONDS = 1.0
-KEEPS_PLACE_SECONDS = 60.0  # for so long a refusal that may pass costs an accepted job no place in the queue
 MAX_CLAIMS = 16  # of a template that are looked up: each takes two requests, and a template may mount hundreds
 JITTER = 0.75, 1.0  # jobs that were refused together do not come back together
 PROGRESS_WRITE_SECONDS = 30.0
@@ -271,9 +270,7 @@ class Performer:
 
     async def _check_template(self, job: TrainingJob, action: CheckTemplate) -> None:
         memory = self._cluster.memory(job.metadata.uid)
-        outdated = memory.template_outdated
-        verdict = await self._tried(job, memory, action)
-        memory.template_verdict = verdict if memory.template_outdated == outdated else verdict.outdated()
+        memory.template_verdict = await self._tried(job, memory, action)
 
     async def _tried(self, job: TrainingJob, memory: JobMemory, action: CheckTemplate) -> TemplateVerdict:
         """Have the API server try worker 0, and return what it says."""
@@ -288,12 +285,11 @@ class Performer:
             verdict = TemplateVerdict(
                 VerdictKind.ACCEPTED, action.generation, requests=decode.requests(answer), scheduler_for=scheduler_for
             )
-            if self._cluster.lacks_class(job):  # the API server has not yet seen that it was deleted
-                text = _missing_class_text(f"PriorityClass {named_class(job)} does not exist", named_class(job))
-                return self._refused_template(job, memory, action.generation, PRIORITY_CLASS_MISSING, text)
             memory.template_recheck_at = float("inf")
             if scheduler_for:  # the claim may yet be bound
                 verdict = self._to_be_checked_again(memory, verdict, MAX_PASSING_PAUSE_SECONDS)
+            if self._cluster.lacks_class(job):  # one of the two has not yet seen that it has come, or gone
+                memory.template_recheck_at = self._clock() + CLASS_AWAY_SECONDS
         except _REFUSALS as refused:
             return self._refused_template(job, memory, action.generation, *refusal(refused, named_class(job)))
         return verdict
@@ -309,15 +305,11 @@ class Performer:
     def _refused_template(
         self, job: TrainingJob, memory: JobMemory, generation: int, reason: str, message: str
     ) -> TemplateVerdict:
-        old, passing = memory.template_verdict, reason in PASSING_REFUSALS
-        if old is not None and old.kind is VerdictKind.ACCEPTED:
-            memory.template_refused_at = self._clock()
-        passes = passing and self._clock() < memory.template_refused_at + KEEPS_PLACE_SECONDS
-        verdict = TemplateVerdict(VerdictKind.REFUSED, generation, reason, message, passes=passes)
+        verdict = TemplateVerdict(VerdictKind.REFUSED, generation, reason, message)
         _log_refusal("template refused", job, memory, reason, message)
         # The API server hears of a class later than others.
         is_late = reason == PRIORITY_CLASS_MISSING and not self._cluster.lacks_class(job)
-        limit = MAX_PASSING_PAUSE_SECONDS if passing else MAX_TEMPLATE_PAUSE_SECONDS
+        limit = MAX_PASSING_PAUSE_SECONDS if reason in PASSING_REFUSALS else MAX_TEMPLATE_PAUSE_SECONDS
         return self._to_be_checked_again(
             memory, verdict, limit, LATE_RETRY_SECONDS if is_late else TEMPLATE_RETRY_SECONDS
         )
@@ -520,10 +512,6 @@ def _log_refusal(event: str, job: TrainingJob, memory: JobMemory, reason: str, m
         log.info(event, job=_name(job), reason=reason, message=message)
 
 
-def _missing_class_text(refusal_text: str, name: str) -> str:
-    return f"{refusal_text}. It is tried again. To change that, {missing_class_remedy(name)}."
-
-
 # Answers to a creation that say why: nothing was written.
 _REFUSALS = (Forbidden, Invalid, WebhookFailed, DryRunUnsupported)
 
@@ -558,7 +546,10 @@ def refusal(error: ApiError, priority_class: str) -> tuple[str, str]:
     if error.refusal is Refusal.NAMESPACE_TERMINATING:
         return "NamespaceTerminating", text
     if error.refusal is Refusal.PRIORITY_CLASS_MISSING:
-        return PRIORITY_CLASS_MISSING, _missing_class_text(text, priority_class)
+        return (
+            PRIORITY_CLASS_MISSING,
+            f"{text}. It is tried again. To change that, {missing_class_remedy(priority_class)}.",
+        )
     if isinstance(error, Invalid):
         return "TemplateInvalid", f"spec.template: {text}. {AGAIN}"
     return "CreationForbidden", text

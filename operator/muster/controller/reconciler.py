@@ -23,7 +23,7 @@ from muster.api.gang import Gang, GangSpec
 from muster.api.trainingjob import TrainingJob
 from muster.controller.backoff import doubled
 from muster.controller.bus import Key
-from muster.controller.cluster import Cluster, named_class
+from muster.controller.cluster import Cluster
 from muster.controller.dirty import DirtyKeys
 from muster.controller.jobfigures import JobFigures
 from muster.controller.keptjobs import KeptJobs
@@ -45,7 +45,12 @@ from muster.placement.names import visible_name
 from muster.placement.tree import Tree
 from muster.pods.worker_pod import WorkerSettings
 from muster.queueing.preemption import Place, Victim
-from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING, WITH_ANOTHER_CLASS, missing_class_remedy
+from muster.queueing.priority_classes import (
+    PRIORITY_CLASS_MISSING,
+    WITH_ANOTHER_CLASS,
+    missing_class_remedy,
+    named_class,
+)
 from muster.queueing.waiting import WaitingJob
 from muster.record.preemptions import is_giving_way
 from muster.status.figures import compute_or_fallback

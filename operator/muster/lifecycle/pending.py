@@ -14,7 +14,7 @@ from muster.lifecycle.commit import commit, leftovers
 from muster.lifecycle.plan import Action, CheckTemplate, Plan
 from muster.pods.requirements import claims_of
 from muster.pods.worker_pod import WorkerSettings, worker_manifest
-from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING
+from muster.queueing.priority_classes import PRIORITY_CLASS_MISSING, missing_class_remedy, named_class
 from muster.record.attempts import NODES_YIELDED, with_new_placement
 from muster.record.burn_in import BURN_IN_FAILED
 from muster.record.starts import without_dead_workers
@@ -103,15 +103,22 @@ def obstacle_of(world: JobWorld) -> Obstacle | None:
     if blocked:
         return Obstacle(StatusReport(State.STALLED, *blocked))
     verdict = world.template_verdict
+    # What the API server has not looked at may have any shape. The template never changes.
+    was_accepted = verdict is not None and verdict.kind is VerdictKind.ACCEPTED
+    hold = _hold(world, spec) if was_accepted else None
     if verdict is None or verdict.generation != world.job.metadata.generation:
-        # What the API server has not looked at may have any shape. The template never changes.
-        return Obstacle(None, keeps_place=verdict is not None and verdict.keeps_place)
+        return Obstacle(None, keeps_place=was_accepted and hold is None)
     if verdict.kind is VerdictKind.REFUSED:
         passing = verdict.reason in PASSING_REFUSALS
         state = State.PENDING if passing else State.STALLED
         of_template = not passing and verdict.reason != INVALID_STEP_PATTERN
         report = StatusReport(state, verdict.reason, verdict.message, template_refused=of_template)
-        return Obstacle(report, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS, verdict.keeps_place)
+        return Obstacle(report, verdict.retry_seconds or TEMPLATE_RETRY_SECONDS)
+    return hold
+
+
+def _hold(world: JobWorld, spec: GangSpec | None) -> Obstacle | None:
+    """Return why a job that the API server accepts waits all the same; None: it does not."""
     held = warnings.held_by(world)
     if held is not None:
         state = State.PENDING if held.reason == DIRECTORY_IN_USE else State.STALLED
@@ -151,6 +158,13 @@ def _plan_of_waiting(world: JobWorld, spec: GangSpec | None, stale: tuple[Action
     if isinstance(answer, NotPlaced):
         # Exclusions end with time alone: no watch announces that.
         return Plan(stale, StatusReport(State.PENDING, answer=answer), wake_in_seconds=PLACE_RETRY_SECONDS)
+    if world.lacks_class:
+        name = named_class(world.job)
+        why = f"PriorityClass {name} does not exist: pods that name it are refused"
+        report = StatusReport(
+            State.PENDING, PRIORITY_CLASS_MISSING, f"{why}. To change that, {missing_class_remedy(name)}."
+        )
+        return Plan(stale, report, wake_in_seconds=TICK_SECONDS)
     if not placing.are_still_free(world, answer):
         return Plan(stale, wake_in_seconds=TICK_SECONDS, overtaken=True)
     placed = with_new_placement(world, answer, "Resumed" if spec else "Started")

@@ -4,12 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from muster.api.fleetpolicy import PriorityPreemption
+from muster.api.trainingjob import TrainingJob
 
 PRIORITY_CLASS_MISSING = "PriorityClassMissing"
 """The reason of a job whose pods the API server refuses, because their PriorityClass does not exist."""
 WITH_ANOTHER_CLASS = "delete the job and create it again with another class"
 """What the owner of a job can do, whose template never changes."""
 _TAKE_OUT = "take it out of the list (kubectl edit fleetpolicy default)"
+
+
+def named_class(job: TrainingJob) -> str:
+    """Return the PriorityClass that the job's template names; "" for none."""
+    return str(job.spec.pod.get("priorityClassName") or "")
 
 
 def missing_class_remedy(name: str) -> str:

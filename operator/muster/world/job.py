@@ -38,7 +38,6 @@ class TemplateVerdict:
         scheduler_for: the volume that only the cluster's scheduler can handle, for people; "" if there is none.
         generation: of the job that was tried; 0: what is refused may have changed since, so it is to be tried again.
         retry_seconds: longest validity before the API server is asked again; 0: for good.
-        passes: whether it is a refusal that has begun lately, of a job that was accepted before, and may end by itself.
     """
 
     kind: VerdictKind
@@ -48,12 +47,6 @@ class TemplateVerdict:
     requests: Mapping[str, int] = field(default_factory=dict)
     scheduler_for: str = ""
     retry_seconds: float = 0.0
-    passes: bool = False
-
-    @property
-    def keeps_place(self) -> bool:
-        """Whether the job stays in the queue until it is asked again."""
-        return self.kind is VerdictKind.ACCEPTED or self.passes
 
     def outdated(self) -> "TemplateVerdict":
         """The same, to be asked again before the job gets nodes."""
@@ -219,6 +212,7 @@ class JobWorld:
     unfenced_ages: Mapping[str, float] = field(default_factory=dict)
     removed_seconds: Mapping[str, float] = field(default_factory=dict)
     template_verdict: TemplateVerdict | None = None
+    lacks_class: bool = False  # whether the PriorityClass that the job names does not exist
     create_error: CreateError | None = None
     checkers: Mapping[str, CheckerView] = field(default_factory=dict)
     thresholds: tuple[ProbeThreshold, ...] = ()

@@ -17,6 +17,7 @@ from tests.unit.controller.refusals import FOR_GOOD, QUOTA, carry_out, jobs_ask_
 from tests.unit.waiting import until
 
 from muster.api.trainingjob import CheckpointConcern, CheckpointStatus, CheckpointTrouble, JobWarning, TrainingJobStatus
+from muster.controller.cluster import CLASS_AWAY_SECONDS
 from muster.controller.perform import (
     COUNTS_WRITE_SECONDS,
     MAX_CLAIMS,
@@ -231,22 +232,29 @@ async def test_a_refused_template_is_logged_once_and_tried_again(
     assert scene.cluster.world(job).template_verdict.retry_seconds <= TEMPLATE_RETRY_SECONDS, "another template"
 
 
-@pytest.mark.parametrize("is_new", [True, False])
-async def test_what_changes_while_a_template_is_tried_is_tried_again(
-    performer: Performer, scene: Any, make: Any, monkeypatch: pytest.MonkeyPatch, is_new: bool
+async def test_what_is_accepted_without_its_class_is_tried_again_after_a_minute(
+    performer: Performer, scene: Any, make: Any, clock: Any
 ) -> None:
+    """The API server has not yet seen that the class is gone, or Muster that it has come."""
     job = make.job()
-    memory, post = scene.cluster.memory(job.metadata.uid), scene.api.post
-    if not is_new:
-        memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, 1)
-
-    async def meanwhile(*arguments: Any, **more: Any) -> Any:
-        memory.outdate_template()
-        return await post(*arguments, **more)
-
-    monkeypatch.setattr(scene.api, "post", meanwhile)
+    template = {"spec": {**job.spec.template["spec"], "priorityClassName": "top"}}
+    job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
     await carry_out(performer, job, Plan((CheckTemplate({"spec": {"containers": []}}, 1),)))
-    assert (memory.template_verdict.kind, memory.template_verdict.generation) == (VerdictKind.ACCEPTED, 0)
+    world = scene.cluster.world(job)
+    assert (world.template_verdict.kind, world.template_verdict.generation) == (VerdictKind.ACCEPTED, 1)
+    assert world.lacks_class
+    clock.advance(CLASS_AWAY_SECONDS)
+    assert scene.cluster.world(job).template_verdict.generation == 0
+
+
+async def test_an_api_server_that_has_not_seen_a_class_is_asked_again_soon(
+    performer: Performer, scene: Any, make: Any
+) -> None:
+    scene.api.refuse["POST"] = Forbidden(
+        403, "Forbidden", 'pods "x" is forbidden: no PriorityClass with name a was found'
+    )
+    await carry_out(performer, make.job(), Plan((CheckTemplate({"metadata": {}}, 1),)))
+    assert scene.cluster.world(make.job()).template_verdict.retry_seconds <= 1.0
 
 
 @pytest.mark.parametrize(("refused", "count"), [(FOR_GOOD, 200), (QUOTA, 40)], ids=["for good", "for a while"])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
+from muster.controller.cluster import CLASS_AWAY_SECONDS
 from muster.kube.decode import PriorityClass, Undecodable
 from muster.world.job import TemplateVerdict, VerdictKind
 from muster.world.views import NodeView
@@ -112,16 +113,28 @@ def test_which_class_preempts(
     assert scene.cluster.preempts_by(job) == want
 
 
-def test_templates_that_name_a_class_are_tried_again_when_it_comes_or_goes(scene: Any, make: Any) -> None:
-    cluster, jobs = scene.cluster, [naming(make.job("a"), "top"), naming(make.job("b"), "other")]
-    events = (("ADDED", [0, 1]), ("MODIFIED", [1, 1]), ("DELETED", [0, 1]))
-    for version, (event_type, expected) in enumerate(events, 1):
-        memories = [cluster.memory(job.metadata.uid) for job in jobs]
-        for job, memory in zip(jobs, memories, strict=True):
-            cluster.jobs.store.assume(job)
-            memory.template_verdict = TemplateVerdict(VerdictKind.ACCEPTED, 1)
-        cluster.priorities.store.apply(event_type, PriorityClass("top", 9, False, version))
-        assert [memory.template_verdict.generation for memory in memories] == expected, event_type
+@pytest.mark.parametrize(
+    ("kind", "event_type", "at_once", "later"),
+    [
+        (VerdictKind.REFUSED, "ADDED", True, True),
+        (VerdictKind.ACCEPTED, "ADDED", False, False),
+        (VerdictKind.ACCEPTED, "MODIFIED", False, False),
+        (VerdictKind.ACCEPTED, "DELETED", False, True),
+    ],
+)
+@pytest.mark.parametrize("named", ["top", "other"])
+def test_templates_that_name_a_class_are_tried_again(
+    scene: Any, make: Any, clock: Any, kind: VerdictKind, event_type: str, at_once: bool, later: bool, named: str
+) -> None:
+    cluster, job = scene.cluster, naming(make.job("a"), named)
+    if event_type != "ADDED":
+        cluster.priorities.store.apply("ADDED", PriorityClass("top", 9, False, 1))
+    cluster.jobs.store.assume(job)
+    cluster.memory(job.metadata.uid).template_verdict = TemplateVerdict(kind, 1)
+    cluster.priorities.store.apply(event_type, PriorityClass("top", 9, False, 2))
+    for expected in (at_once, later):
+        assert (cluster.world(job).template_verdict.generation == 0) == (expected and named == "top")
+        clock.advance(CLASS_AWAY_SECONDS)
 
 
 def test_a_namespace_that_is_not_listed_has_the_default_limit() -> None:

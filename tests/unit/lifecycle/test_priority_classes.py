@@ -45,6 +45,33 @@ def test_it_loses_its_place_where_the_class_stays_away(training: Jobs) -> None:
     job.until(lambda: job.attempt_of(small) == 1, 100)
 
 
+@pytest.mark.parametrize("gap", [0.1, 15, 1000])
+def test_one_that_is_held_makes_nobody_leave(training: Jobs, gap: float) -> None:
+    """Found by a script: a job that waits for its user had a place while its template was tried again."""
+    job = training(script=steps(3000, every=10))
+    may_preempt(job, URGENT, minRunSeconds=0)
+    container = {"name": "main", "image": "trainer:1", "command": ["tune", "run", "full_finetune_distributed"]}
+    job.submit("held", 3, steps(20), template={"spec": {"priorityClassName": "urgent", "containers": [container]}})
+    job.run(60)
+    assert job.state_of("held") == "Stalled"
+    delete_class(job, "urgent")
+    job.run(gap)
+    job.add_priority("urgent", 1000)
+    job.run(200)
+    assert not job.notes("EvacuationPlanned")
+
+
+def test_nobody_is_asked_to_leave_for_one_whose_class_is_gone(training: Jobs) -> None:
+    job = training(script=steps(3000, every=10))
+    may_preempt(job, URGENT, minRunSeconds=100)
+    comes(job)
+    job.run(60)
+    delete_class(job, "urgent")
+    job.run(200)
+    assert not job.notes("EvacuationPlanned")
+    assert job.notes("PriorityClassMissing")
+
+
 def test_it_keeps_its_place_after_its_class_has_come(training: Jobs) -> None:
     """Found by a script: the next try of what was refused took the place of what was accepted since."""
     job = training(script=steps(400))
