@@ -251,7 +251,7 @@ def beside_many_jobs(count: int, runs: int) -> list[Row]:
         level = random.choice([None, None, "block", "rack"])
         request = Request(size, NEEDS, name, required=level, viewer="default")
         waiting.append(WaitingJob(name, f"default/{name}", "default", 0, QUEUED, request))
-    borrowers = Preemption({uid: Borrower(f"default/{uid}", QUEUED) for uid in uids[::2]})
+    borrowers = {uid: Borrower(f"default/{uid}", QUEUED) for uid in uids[::2]}
     ends = {uid: JobEnd(QUEUED + timedelta(minutes=place), EndBasis.EXPECTED, "") for place, uid in enumerate(uids)}
     lasts = Ends(ends.__getitem__, lambda _: RemainingTime(3600.0, EndBasis.EXPECTED, ""))
     first = [(job, NotPlaced(INSUFFICIENT_NODES, "")) for job in waiting[:MAX_ESTIMATED]]
@@ -261,15 +261,22 @@ def beside_many_jobs(count: int, runs: int) -> list[Row]:
     victims = {uid: Victim(f"default/{uid}", 0, 2, QUEUED, QUEUED) for uid in uids}
     urgent = [replace(job, priority=1, preempts_by="urgent") for job in waiting]
     passing = [replace(job, expected_seconds=3600.0) for job in waiting]
+    # A plan fills in what it is told of the others: each run has its own.
     cases: dict[str, Callable[[], Iterator[Any]]] = {
-        "plan, half give way": lambda: plan_steps(fleet, waiting, preemption=borrowers),
+        "plan, half give way": lambda: plan_steps(fleet, waiting, preemption=Preemption(borrowers)),
         "plan, all outranked": lambda: plan_steps(fleet, urgent, preemption=Preemption({}, victims, QUEUED)),
         "plan, all may pass": lambda: plan_steps(fleet, passing, preemption=Preemption(now=QUEUED), offers=offers),
-        "start times": lambda: start_times(fleet, first, lasts, borrowers, QUEUED),
+        "start times": lambda: start_times(fleet, first, lasts, Preemption(borrowers), QUEUED),
     }
-    row = {"nodes": len(names), "beside": count, "size": len(waiting)}
+    row = {"nodes": len(names), "beside": count}
+    sizes = {"start times": len(first)}
     return [
-        {**row, "case": case, **figures_of_steps([timed_steps(made()) for _ in range(runs)])}
+        {
+            **row,
+            "case": case,
+            "size": sizes.get(case, len(waiting)),
+            **figures_of_steps([timed_steps(made()) for _ in range(runs)]),
+        }
         for case, made in cases.items()
     ]
 
