@@ -192,11 +192,11 @@ class ApiServer:
         Raises:
             Forbidden: there is no such class.
         """
-        name, (classes, _) = (
-            pod["spec"].get("priorityClassName"),
-            self._as_of("priorityclasses", self._agenda.now - self.admission_lag_seconds),
-        )
-        if name and ("", name) not in classes:
+        name = pod["spec"].get("priorityClassName")
+        if not name:
+            return
+        classes, _ = self._as_of("priorityclasses", self._agenda.now - self.admission_lag_seconds)
+        if ("", name) not in classes:
             text = f'pods "{pod["metadata"]["name"]}" is forbidden: no PriorityClass with name {name} was found'
             raise Forbidden(403, "Forbidden", text)
 
