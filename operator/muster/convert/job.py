@@ -240,13 +240,12 @@ def training_job(gang: Gang, policy: FleetPolicySpec, notes: Notes) -> dict[str,
 
 def _own(metadata: Mapping[str, Any], foreign: dict[str, str]) -> dict[str, dict[str, str]]:
     """Return the labels and annotations of the user; those of other systems are added to `foreign`."""
-    parts = {part: {**(metadata.get(part) or {})} for part in ("labels", "annotations")}
-    for part, values in parts.items():
-        foreign |= {key: value for key, value in values.items() if is_anothers(key, part)}
-    own = {
-        part: {key: values[key] for key in values if not is_anothers(key, part) and key != LAST_APPLIED}
-        for part, values in parts.items()
-    }
+    own: dict[str, dict[str, str]] = {}
+    for part in ("labels", "annotations"):
+        values = metadata.get(part) or {}
+        others = {key: value for key, value in values.items() if is_anothers(key, part)}
+        foreign |= others
+        own[part] = {key: value for key, value in values.items() if key not in {*others, LAST_APPLIED}}
     return {part: values for part, values in own.items() if values}
 
 
