@@ -122,6 +122,12 @@ def a_job(name: str = "j", workers: int = 2, version: int = 5, namespace: str = 
     )
 
 
+def naming(job: TrainingJob, priority_class: str) -> TrainingJob:
+    """The same job, whose template names this PriorityClass."""
+    template = {"spec": {**job.spec.template["spec"], "priorityClassName": priority_class}}
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
+
+
 def a_gang(job: TrainingJob, *uids: str, version: int = 10, **spec: Any) -> Gang:
     """The record of a job that trains on nodes n0, n1, ... in pods with these uids."""
     uid = job.metadata.uid

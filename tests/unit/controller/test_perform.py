@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+from tests.unit.controller.conftest import naming
 from tests.unit.controller.refusals import FOR_GOOD, QUOTA, carry_out, jobs_ask_less_and_less
 from tests.unit.waiting import until
 
@@ -236,9 +237,7 @@ async def test_what_is_accepted_without_its_class_is_tried_again_after_a_minute(
     performer: Performer, scene: Any, make: Any, clock: Any
 ) -> None:
     """The API server has not yet seen that the class is gone, or Muster that it has come."""
-    job = make.job()
-    template = {"spec": {**job.spec.template["spec"], "priorityClassName": "top"}}
-    job = job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
+    job = naming(make.job(), "top")
     await carry_out(performer, job, Plan((CheckTemplate({"spec": {"containers": []}}, 1),)))
     world = scene.cluster.world(job)
     assert (world.template_verdict.kind, world.template_verdict.generation) == (VerdictKind.ACCEPTED, 1)

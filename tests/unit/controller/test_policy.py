@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.controller.conftest import naming
 
 from muster.api.fleetpolicy import FleetPolicy, FleetPolicySpec
 from muster.controller.cluster import CLASS_AWAY_SECONDS
@@ -16,11 +17,6 @@ UNREADABLE = Undecodable("", "default", "p", 60, 2, "spec.topology: bad")
 def policy(version: int = 50, **spec: Any) -> FleetPolicy:
     meta = {"name": "default", "uid": "p", "resourceVersion": str(version)}
     return FleetPolicy.model_validate({"metadata": meta, "spec": spec})
-
-
-def naming(job: Any, priority_class: str) -> Any:
-    template = {"spec": {**job.spec.template["spec"], "priorityClassName": priority_class}}
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})})
 
 
 def test_what_the_policy_said_holds_while_it_cannot_be_read(scene: Any) -> None:
